@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use sotto_dp::number::up;
-use sotto_protocol::recipe::coalitions::{Coalition, Limit, Remaining, coalitions};
+use sotto_protocol::recipe::coalitions::{Allowed, Coalition, Limit, Remaining, coalitions};
 use sotto_wire::Recipe;
 
 use super::words::grouped;
@@ -18,7 +18,7 @@ use crate::recipe_file::RecipeArgs;
 #[command(
     after_help = "An epsilon bounds what a coalition learns about the value of one device. Every \
     row tolerates dishonest devices: at most half of the minimum batch, in total. Without --trust \
-    two attesters are assumed."
+    two attesters and hybrid keys are assumed."
 )]
 pub(super) struct CoalitionsArgs {
     #[command(flatten)]
@@ -43,7 +43,11 @@ struct Row {
 impl CoalitionsArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let (loaded, trust) = self.recipe.load()?;
-        let rows = rows(&loaded.recipe, trust.is_some_and(|trust| trust.has_one_attester()))?;
+        let allowed = trust.as_ref().map_or_else(Allowed::default, |trust| Allowed {
+            one_attester: trust.has_one_attester(),
+            x25519: !trust.settings().require_post_quantum,
+        });
+        let rows = rows(&loaded.recipe, allowed)?;
         if output.json() {
             output.value(&rows)?;
         } else if self.markdown {
@@ -55,7 +59,7 @@ impl CoalitionsArgs {
     }
 }
 
-fn rows(recipe: &Recipe, one_attester: bool) -> Result<Vec<Row>> {
+fn rows(recipe: &Recipe, allowed: Allowed) -> Result<Vec<Row>> {
     let remaining = Remaining::of(recipe)?;
     let row = |found: Coalition| {
         let mut shown_by: Vec<_> = found.facts.iter().map(|fact| fact.shown_by).collect();
@@ -70,7 +74,7 @@ fn rows(recipe: &Recipe, one_attester: bool) -> Result<Vec<Row>> {
             shown_by,
         }
     };
-    Ok(coalitions(recipe, one_attester).into_iter().map(row).collect())
+    Ok(coalitions(recipe, allowed).into_iter().map(row).collect())
 }
 
 fn because(limit: Limit) -> &'static str {

@@ -25,11 +25,24 @@ pub enum Party {
     Aggregator(Role),
     /// Whoever sees the result: the author, the collector, or everybody if it is published.
     Author,
+    /// Compares the times at which requests arrive at all parties.
+    Clock,
+    /// Keeps all traffic, and breaks X25519 later.
+    Recorder,
+}
+
+/// What a device's trust file allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// One attester for the tokens of both aggregators.
+    pub one_attester: bool,
+    /// Keys of X25519 alone.
+    pub x25519: bool,
 }
 
 impl Party {
     /// All parties.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Relay,
         Self::Log,
         Self::Attester(Role::Leader),
@@ -39,6 +52,8 @@ impl Party {
         Self::Aggregator(Role::Leader),
         Self::Aggregator(Role::Helper),
         Self::Author,
+        Self::Clock,
+        Self::Recorder,
     ];
 
     /// Its name. A is the chain of the leader's token, B that of the helper's.
@@ -53,11 +68,13 @@ impl Party {
             Self::Aggregator(Role::Leader) => "leader",
             Self::Aggregator(_) => "helper",
             Self::Author => "author or public result",
+            Self::Clock => "clock at every party",
+            Self::Recorder => "recorder of all traffic",
         }
     }
 
     /// What it sees, whoever else is dishonest.
-    fn fact(self) -> Fact {
+    fn fact(self, allowed: Allowed) -> Fact {
         match self {
             Self::Relay => Fact {
                 learns: "which address sent something to which operator, when, in which size class; \
@@ -83,6 +100,22 @@ impl Party {
             Self::Author => Fact {
                 learns: "sum and count of a batch of at least the minimum size",
                 shown_by: "tests/tests/minimum_batch.rs",
+            },
+            Self::Clock => Fact {
+                learns: "when requests arrive at each party; not which report belongs to which \
+                         request for tokens or read of the log",
+                shown_by: "crates/protocol/src/device/tokens/times.rs",
+            },
+            Self::Recorder if allowed.x25519 => Fact {
+                learns: "which address sent what, and both shares of each report, once X25519 is \
+                         broken",
+                shown_by: "design",
+            },
+            Self::Recorder => Fact {
+                learns: "which address sent something to whom, when, and about how many reports \
+                         there are; not what is inside, even if X25519 is broken: every seal is \
+                         hybrid",
+                shown_by: "crates/protocol/tests/device/suites.rs",
             },
         }
     }
@@ -162,21 +195,19 @@ impl Remaining {
 }
 
 /// Every party alone, then every pair.
-///
-/// `one_attester`: the device trusts one attester for the tokens of both aggregators.
-pub fn coalitions(recipe: &Recipe, one_attester: bool) -> Vec<Coalition> {
+pub fn coalitions(recipe: &Recipe, allowed: Allowed) -> Vec<Coalition> {
     let alone = Party::ALL.iter().map(|party| vec![*party]);
     let pairs = Party::ALL
         .iter()
         .enumerate()
         .flat_map(|(index, one)| Party::ALL.iter().skip(index + 1).map(|other| vec![*one, *other]));
-    alone.chain(pairs).map(|parties| Coalition::new(recipe, one_attester, parties)).collect()
+    alone.chain(pairs).map(|parties| Coalition::new(recipe, allowed, parties)).collect()
 }
 
 impl Coalition {
-    fn new(recipe: &Recipe, one_attester: bool, parties: Vec<Party>) -> Self {
-        let mut facts: Vec<_> = parties.iter().map(|party| party.fact()).collect();
-        let abilities = Abilities::of(recipe, one_attester, &parties);
+    fn new(recipe: &Recipe, allowed: Allowed, parties: Vec<Party>) -> Self {
+        let mut facts: Vec<_> = parties.iter().map(|party| party.fact(allowed)).collect();
+        let abilities = Abilities::of(recipe, allowed, &parties);
         facts.dedup();
         facts.extend(abilities.facts());
         let limit = |sees_result| abilities.limit(sees_result);
@@ -192,7 +223,7 @@ struct Abilities {
     /// Knows who took part: it sees who sent what to the leader, or it grants one device its token
     /// last and waits for the report. Who sent *something* is counted in the claim.
     knows_sample: bool,
-    /// Counts the reports of a batch.
+    /// Counts the reports of a batch, or sees how much leader and helper send each other.
     counts: bool,
     both_shares: bool,
     /// Links an address to its report.
@@ -213,8 +244,12 @@ struct Abilities {
 }
 
 impl Abilities {
-    fn of(recipe: &Recipe, one_attester: bool, parties: &[Party]) -> Self {
+    fn of(recipe: &Recipe, allowed: Allowed, parties: &[Party]) -> Self {
         let has = |party| parties.contains(&party);
+        let opens = allowed.x25519 && has(Party::Recorder);
+        let sees_senders = has(Party::Relay) || has(Party::Recorder);
+        // It tells reports from cover.
+        let links = sees_senders && has(Party::Aggregator(Role::Leader)) || opens;
         let roles = [Role::Leader, Role::Helper];
         let issuer = |role| recipe.parties.tokens.issuer(role);
         let one_issuer = issuer(Role::Leader) == issuer(Role::Helper);
@@ -226,18 +261,18 @@ impl Abilities {
             };
             has(Party::Aggregator(role))
                 || issuer(role).is_none()
-                || lies(one_attester, Party::Attester)
+                || lies(allowed.one_attester, Party::Attester)
                 || lies(one_issuer, Party::Issuer)
         };
         let delays = roles.into_iter().any(|role| {
             has(Party::Attester(role)) && roles.map(Party::Aggregator).into_iter().any(has)
         });
         Self {
-            knows_sample: delays || has(Party::Relay) && has(Party::Aggregator(Role::Leader)),
-            counts: roles.into_iter().any(|role| has(Party::Aggregator(role))),
-            both_shares: roles.into_iter().all(|role| has(Party::Aggregator(role))),
-            links: has(Party::Relay) && has(Party::Aggregator(Role::Leader)),
-            links_reads: has(Party::Relay) && has(Party::Log),
+            knows_sample: delays || links,
+            counts: has(Party::Recorder) || roles.map(Party::Aggregator).into_iter().any(has),
+            both_shares: opens || roles.map(Party::Aggregator).into_iter().all(has),
+            links,
+            links_reads: opens || sees_senders && has(Party::Log),
             marks_readers: has(Party::Log)
                 && parties.iter().any(|party| {
                     matches!(party, Party::Attester(_) | Party::Issuer(_) | Party::Aggregator(_))
@@ -248,18 +283,19 @@ impl Abilities {
             invents: roles.into_iter().all(passes),
             delays,
             sees_audience: recipe.who.targeting.is_some()
-                && has(Party::Relay)
-                && (has(Party::Aggregator(Role::Leader)) || !recipe.sampling.cover.is_one()),
+                && sees_senders
+                && (links || !recipe.sampling.cover.is_one()),
         }
     }
 
     fn facts(self) -> impl Iterator<Item = Fact> {
         let fact = |holds: bool, learns, shown_by| holds.then_some(Fact { learns, shown_by });
         let invents = self.invents && !self.both_shares;
+        let unlinked = self.both_shares && !self.links;
         // The tests run the real aggregators, which check tokens.
         let invented = if self.counts { "design" } else { "tests/tests/tokens/chains.rs" };
         [
-            fact(self.both_shares, "every randomized answer, without its sender", "design"),
+            fact(unlinked, "every randomized answer, without its sender", "design"),
             fact(self.links, "which address sent which report", "design"),
             fact(
                 self.delays,

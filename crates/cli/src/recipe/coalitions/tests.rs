@@ -17,12 +17,14 @@ To write it again, run `SOTTO_BLESS=1 cargo test -p sotto the_table_of_coalition
 - *Epsilon* bounds what the parties learn about the value of one device. *With the result*: the same
   if they also see the result, for instance because it is published.
 - Every row tolerates dishonest devices: at most half of the minimum batch, in total.
-- Two attesters are assumed; `--trust` takes them from a trust file. What a predicate says about
-  senders is not counted.
+- Two attesters and hybrid keys are assumed; `--trust` takes what is allowed from a trust file. What
+  a predicate says about senders is not counted.
 - A is the chain of the leader's token, B that of the helper's: attester and issuer.
 - *Shown by*: tests of what each party sees on its own, and of what the pair can do. That a pair
   learns nothing else follows from the design, as does what is marked *design*: no test covers it.
-- Three or more parties, witnesses, manufacturers and observers of the network:
+- The last two are no parties of a recipe. A *clock* compares the times at which requests arrive,
+  without addresses. A *recorder* keeps all traffic of everybody, and breaks X25519 later.
+- Three or more parties, witnesses, manufacturers and other observers of the network:
   [threat model](threat-model.md). What is in neither place is **not claimed**.
 
 ";
@@ -36,7 +38,7 @@ fn example() -> Recipe {
 #[test]
 fn the_table_of_coalitions_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/coalitions.md");
-    let page = format!("{HEAD}{}", markdown(&rows(&example(), false).unwrap()));
+    let page = format!("{HEAD}{}", markdown(&rows(&example(), Allowed::default()).unwrap()));
     if std::env::var_os("SOTTO_BLESS").is_some() {
         std::fs::write(path, &page).unwrap();
     }
@@ -46,7 +48,7 @@ fn the_table_of_coalitions_is_current() {
 
 #[test]
 fn every_party_and_every_pair_has_a_full_row() {
-    let rows = rows(&example(), false).unwrap();
+    let rows = rows(&example(), Allowed::default()).unwrap();
     let named: BTreeSet<Vec<&str>> = rows.iter().map(|row| row.parties.clone()).collect();
     let count = Party::ALL.len();
     assert_eq!((named.len(), rows.len()), (count + count * (count - 1) / 2, named.len()));
@@ -85,13 +87,14 @@ fn every_epsilon_is_what_the_accountant_says() {
         ["attester B", "leader"],
         ["issuer B", "leader"],
     ];
-    for row in rows(&recipe, false).unwrap() {
+    for row in rows(&recipe, Allowed::default()).unwrap() {
         let has = |name: &str| row.parties.contains(&name);
         let isolates = isolating.iter().any(|pair| pair.iter().all(|name| has(name)));
         let with_result = match () {
             () if has("leader") && has("helper") || isolates => local,
             // The leader tells reports from cover.
             () if has("relay") && has("leader") => senders,
+            () if has("recorder of all traffic") && has("leader") => senders,
             // The attester grants its token last, and the aggregator sees whether a report comes.
             () if has("attester A") && has("leader") => senders,
             () if has("attester B") && has("helper") => senders,
@@ -101,6 +104,8 @@ fn every_epsilon_is_what_the_accountant_says() {
             () if has("author or public result") => with_result,
             () if has("leader") && has("helper") => local,
             () if has("leader") || has("helper") => claim,
+            // How much leader and helper send each other says how many reports there are.
+            () if has("recorder of all traffic") => claim,
             () => 0.0,
         };
         let found = (row.epsilon, row.epsilon_with_result);
@@ -115,18 +120,34 @@ fn a_single_attester_isolates_devices() {
         rows.into_iter().find(|row| row.parties == [name]).unwrap().epsilon_with_result
     };
     for name in ["attester A", "attester B"] {
-        let [two, single] =
-            [false, true].map(|one_attester| one(rows(&example(), one_attester).unwrap(), name));
+        let [two, single] = [false, true].map(|one_attester| {
+            let allowed = Allowed { one_attester, ..Allowed::default() };
+            one(rows(&example(), allowed).unwrap(), name)
+        });
         assert!(two < single, "{two:?} {single:?}");
     }
-    let same = |one_attester| one(rows(&example(), one_attester).unwrap(), "issuer A");
+    let same = |one_attester| {
+        one(rows(&example(), Allowed { one_attester, x25519: false }).unwrap(), "issuer A")
+    };
     assert_eq!(same(false), same(true));
+}
+
+/// With keys of X25519 alone, whoever recorded the traffic reads every randomized answer one day.
+#[test]
+fn without_hybrid_keys_a_recorder_sees_every_answer() {
+    let local = judgement(&example()).unwrap().unwrap().local_epsilon;
+    let allowed = Allowed { x25519: true, ..Allowed::default() };
+    for row in rows(&example(), allowed).unwrap() {
+        if row.parties.contains(&"recorder of all traffic") {
+            assert_eq!((row.epsilon, row.epsilon_with_result), (local, local), "{row:?}");
+        }
+    }
 }
 
 /// Two parties learn at least what each of them learns.
 #[test]
 fn a_pair_learns_no_less_than_its_members() {
-    let rows = rows(&example(), false).unwrap();
+    let rows = rows(&example(), Allowed::default()).unwrap();
     for pair in rows.iter().filter(|row| row.parties.len() == 2) {
         for one in rows.iter().filter(|row| row.parties.len() == 1) {
             if pair.parties.contains(&one.parties[0]) {
@@ -144,7 +165,7 @@ fn exact_answers_have_no_bound() {
     let mut recipe = example();
     recipe.randomizer = Randomizer::None;
     recipe.privacy = sotto_wire::recipe::Privacy::InsecureUnbounded;
-    for row in rows(&recipe, false).unwrap() {
+    for row in rows(&recipe, Allowed::default()).unwrap() {
         let sees_nothing = row.epsilon == Some(0.0);
         assert!(row.epsilon.is_none() || sees_nothing, "{row:?}");
         assert_eq!(row.epsilon_with_result, None, "{row:?}");
