@@ -14,8 +14,9 @@ use crate::Task;
 /// authenticate the whole recipe. Taskprov, "Deriving the Task ID".
 pub fn derive_task(recipe: &Recipe) -> Result<Task, String> {
     let vdaf = derive_vdaf(&mechanism(recipe).map_err(|error| error.to_string())?);
-    if stated(&vdaf) != recipe.aggregation.vdaf {
-        return Err("the VDAF is not the one that follows from the query".to_owned());
+    let (follows, found) = (stated(&vdaf), &recipe.aggregation.vdaf);
+    if follows != *found {
+        return Err(format!("the VDAF must be the one of the query, {follows:?}, and is {found:?}"));
     }
     let window_s = recipe.when.window_s;
     let precision = TimePrecision::from_seconds(window_s).map_err(|error| error.to_string())?;

@@ -28,7 +28,7 @@ pub(crate) fn histogram() -> Recipe {
             opens: 1_795_132_800,
             closes: 1_795_737_600,
             window_s: 3_600,
-            max_window_s: 86_400,
+            max_window_s: 604_800,
         },
         sampling: Sampling::new(Probability::new(1, 50).unwrap()),
         query: Query::Histogram {
@@ -39,7 +39,7 @@ pub(crate) fn histogram() -> Recipe {
         },
         randomizer: Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 },
         aggregation: Aggregation {
-            vdaf: RecipeVdaf::Prio3Histogram { length: 3, chunk_length: 2 },
+            vdaf: RecipeVdaf::Prio3Histogram { length: 3, chunk_length: 1 },
             min_batch: 10_000,
             batch_mode: BatchMode::TimeInterval,
         },
