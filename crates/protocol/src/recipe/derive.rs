@@ -16,7 +16,9 @@ pub fn derive_task(recipe: &Recipe) -> Result<Task, String> {
     let vdaf = derive_vdaf(&mechanism(recipe).map_err(|error| error.to_string())?);
     let (follows, found) = (stated(&vdaf), &recipe.aggregation.vdaf);
     if follows != *found {
-        return Err(format!("the VDAF must be the one of the query, {follows:?}, and is {found:?}"));
+        return Err(format!(
+            "the VDAF must be the one of the query, {follows:?}, and is {found:?}"
+        ));
     }
     let window_s = recipe.when.window_s;
     let precision = TimePrecision::from_seconds(window_s).map_err(|error| error.to_string())?;
