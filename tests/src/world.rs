@@ -454,6 +454,7 @@ impl World {
             aggregator.configure(&format!(
                 "public_url = \"{url}\"\ninsecure_plain_tasks = false\n[jobs]\n[recipes]\ntrust = \"trust.toml\"\n\
                  operator = \"{operator}.example\"\npoll_s = 1\n\
+                 insecure_early_release = true\n\
                  [[recipes.peers]]\noperator = \"{peer}.example\"\nurl = \"{peer_url}\"\n\
                  authentication_token = \"{LEADER_TOKEN}\"\nverify_key_init = \"{verify_key}\"\n\
                  private_addresses = {private}\n[[recipes.authors]]\nkey = \"{author}\"\n{token}{gateway}"

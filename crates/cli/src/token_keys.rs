@@ -54,7 +54,9 @@ pub(crate) fn ask(
 fn unanswered<T>(url: &str, error: TransportError) -> Result<T> {
     let hint = match &error {
         TransportError::InvalidUrl => "give the URL, like https://issuer.example, not the name",
-        TransportError::Unreachable(_) | TransportError::Timeout => "is the issuer running there?",
+        TransportError::NoConnection(_)
+        | TransportError::Unreachable(_)
+        | TransportError::Timeout => "is the issuer running there?",
         // These errors already say what to do.
         _ => return Err(error).with_context(|| format!("no answer from {url}")),
     };

@@ -4,6 +4,7 @@
 //! credential goes only where the task says.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,6 +175,14 @@ fn read(
     Ok(HttpResponse { status, headers, body: body.map_err(transport_error)? })
 }
 
+/// What the system says if no connection can be made.
+const NO_CONNECTION: [ErrorKind; 4] = [
+    ErrorKind::ConnectionRefused,
+    ErrorKind::HostUnreachable,
+    ErrorKind::NetworkUnreachable,
+    ErrorKind::NetworkDown,
+];
+
 fn transport_error(error: ureq::Error) -> TransportError {
     match error {
         ureq::Error::Timeout(_) => TransportError::Timeout,
@@ -186,11 +195,14 @@ fn transport_error(error: ureq::Error) -> TransportError {
             let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
             match tls {
                 Some(tls) => TransportError::Tls(tls.to_string()),
+                None if NO_CONNECTION.contains(&error.kind()) => {
+                    TransportError::NoConnection(error.to_string())
+                }
                 None => TransportError::Unreachable(error.to_string()),
             }
         }
-        ureq::Error::HostNotFound => TransportError::Unreachable("no such host".into()),
-        ureq::Error::ConnectionFailed => TransportError::Unreachable("connection failed".into()),
+        ureq::Error::HostNotFound => TransportError::NoConnection("no such host".into()),
+        ureq::Error::ConnectionFailed => TransportError::NoConnection("connection failed".into()),
         // The server was killed in the middle of an answer.
         ureq::Error::Protocol(error) => TransportError::Unreachable(error.to_string()),
         other => TransportError::InvalidRequest(other.to_string()),

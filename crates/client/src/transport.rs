@@ -133,7 +133,10 @@ pub enum TransportError {
     /// The exchange took too long. It may have happened anyway.
     #[error("timed out")]
     Timeout,
-    /// No connection, or it broke. The exchange may have happened anyway.
+    /// No connection: nothing was sent.
+    #[error("no connection: {0}")]
+    NoConnection(String),
+    /// The connection broke. The exchange may have happened anyway.
     #[error("unreachable: {0}")]
     Unreachable(String),
     /// The answer is longer than the request allowed.
@@ -188,10 +191,19 @@ fn refusal_words(status: u16) -> String {
 }
 
 impl TransportError {
+    /// Whether not a byte of the request was sent.
+    pub(crate) fn nothing_was_sent(&self) -> bool {
+        match self {
+            Self::NoConnection(_) => true,
+            Self::AtRelay { error, .. } => error.nothing_was_sent(),
+            _ => false,
+        }
+    }
+
     /// Whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Timeout | Self::Unreachable(_) => true,
+            Self::Timeout | Self::NoConnection(_) | Self::Unreachable(_) => true,
             Self::Relay { status, .. } => is_transient(*status),
             Self::AtRelay { error, .. } => error.is_transient(),
             _ => false,

@@ -17,7 +17,7 @@ use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::Charge;
 use sotto_dp::mechanism::{self as mechanisms, Colluding, Estimate, Mechanism};
 use sotto_dp::recipe::{Judgement, Terms, judge};
-use sotto_dp::relay::{epsilon_of_sending, rate_among_senders};
+use sotto_dp::relay::rate_among_senders;
 use sotto_dp::{Adjacency, Error, published};
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{Privacy, Probability, Recipe, Sampling};
@@ -172,17 +172,6 @@ impl Assessment {
 
     fn answer(&self, attributes: &Attributes) -> sotto_dp::mechanism::Value {
         measure::answer(&self.recipe.query, self.mapping.evaluate(attributes).ok())
-    }
-
-    /// What the relay learns about the predicate from seeing whether a device sends something, as an
-    /// epsilon. 0 if the recipe asks everybody.
-    pub fn sending_epsilon(&self) -> f64 {
-        let Sampling { rate, cover } = &self.recipe.sampling;
-        match self.recipe.who.targeting {
-            None => 0.0,
-            // Both are probabilities, so there always is one.
-            Some(_) => epsilon_of_sending(at_least(rate), at_most(cover)).unwrap_or(f64::INFINITY),
-        }
     }
 
     /// Checks the limits of a trust file that concern the recipe alone: operators and floors.

@@ -4,8 +4,8 @@
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{Interval, ProblemType};
 
-use crate::recipe::windows::RateRule;
-use crate::{Abort, AggregatorTask, BucketAggregate, Fault};
+use crate::recipe::windows::{GRACE_S, RateRule};
+use crate::{Abort, AggregatorTask, BucketAggregate, Fault, Moment};
 
 /// The rules of a task. By default there are none, as for plain DAP tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,13 +14,18 @@ pub struct ReleaseRules {
     pub max_window_s: Option<u64>,
     /// The most reports in a given time.
     pub rate: Option<RateRule>,
+    /// How long after the end of its interval a batch is released, in seconds. `None`: at any time.
+    ///
+    /// Who sees when a batch gets its last report, and who has just sent something, would know who
+    /// answered.
+    pub grace_s: Option<u64>,
 }
 
 impl ReleaseRules {
     /// The rules of a recipe. `certified` is its audience, if both aggregators have certified it.
     pub fn of(recipe: &Recipe, certified: Option<u64>) -> Self {
         let rate = certified.map(|audience| RateRule::new(recipe, audience));
-        Self { max_window_s: Some(recipe.when.max_window_s), rate }
+        Self { max_window_s: Some(recipe.when.max_window_s), rate, grace_s: Some(GRACE_S) }
     }
 }
 
@@ -60,6 +65,13 @@ fn check_rate(task: &AggregatorTask, interval: Interval, count: u64) -> Result<(
         )),
         _ => Ok(()),
     }
+}
+
+/// From when on a batch with this interval may be released.
+pub(crate) fn released_from(task: &AggregatorTask, interval: Interval) -> Moment {
+    let precision = task.task.configuration().time_precision();
+    let end = interval.end().start_seconds(precision);
+    Moment(task.release.grace_s.map_or(0, |grace_s| end.saturating_add(grace_s)))
 }
 
 fn length_s(task: &AggregatorTask, interval: Interval) -> u64 {

@@ -191,7 +191,7 @@ impl Trust {
         one == other || one_key
     }
 
-    /// Checks the smallest batch and audience, the largest rate, and the cover.
+    /// Checks the smallest batch and audience and the largest rate.
     pub(crate) fn check_floors(&self, assessment: &Assessment) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Floors, reason));
         let (recipe, floors) = (assessment.recipe(), &self.settings.floors);
@@ -206,14 +206,6 @@ impl Trust {
         if recipe.sampling.rate > floors.max_rate {
             let (rate, cap) = (&recipe.sampling.rate, &floors.max_rate);
             return refuse(format!("the sampling rate {rate} is above the cap of {cap}"));
-        }
-        let sending = assessment.sending_epsilon();
-        if sending > floors.max_sending_epsilon {
-            let (cover, cap) = (&recipe.sampling.cover, floors.max_sending_epsilon);
-            return refuse(format!(
-                "with a cover of {cover}, the relay learns too much about the predicate: epsilon \
-                 {sending}, and at most {cap} is allowed; the author should leave cover at 1"
-            ));
         }
         let window_s = recipe.when.window_s;
         if window_s < floors.min_window_s {

@@ -377,6 +377,9 @@ settings! {
         ["poll_s"] pub poll: Duration = Duration::from_secs(60),
         /// Where the files of the log are. Unless set, where the policy in the trust file says.
         ["log_url", example "\"https://log.example/\""] pub log_url: Option<String>,
+        /// Releases batches before their interval is over, and half a day more. For tests: who sees
+        /// when a batch is full, and who has just sent something, knows who answered.
+        ["insecure_early_release"] pub insecure_early_release: bool,
         [hidden] pub moved: MovedSecrets,
         /// The aggregators with which this one serves recipes: helpers at a leader, leaders at a
         /// helper. A recipe whose other aggregator is not listed, at exactly this URL, is not
@@ -463,6 +466,8 @@ pub struct RecipesConfig {
     pub authors: Vec<RecipeAuthor>,
     /// How often the log is read.
     pub poll: Duration,
+    /// Releases batches before their time, for tests.
+    pub insecure_early_release: bool,
 }
 
 /// The other aggregator of recipes.

@@ -67,8 +67,7 @@ pub struct NewReport {
     pub bucket: Option<Time>,
     /// The leader's HPKE key that the report names. The key must be kept until the record is dead.
     pub hpke_config_id: HpkeConfigId,
-    /// The encoded `Report`. Empty for cover, which is committed like a report, in the same time, and
-    /// goes into no job.
+    /// The encoded `Report`, or zeros: cover is committed like a report, and goes into no job.
     pub report: Vec<u8>,
 }
 

@@ -33,6 +33,7 @@ const LEVEL: f64 = 0.95;
 const CAVEATS: &[&str] = &[
     "The recipe counts at once (insecure_no_min_age), for devices without history (insecure_fresh_start); real ones wait a day, and a period.",
     "Devices read, request tokens, decide and send at once; real ones do so at random times over days, so that nothing can be linked.",
+    "The result is released at once (insecure_early_release); real aggregators wait for the end of its interval, and half a day more.",
     "The devices share a few readings of the log; each real one reads it on its own, with about six requests.",
     "The relay holds requests for 30 ms; a real one waits ten seconds for more to mix them with.",
     "Here all parties share one process. Relay, both attesters, both issuers, leader, helper, log and witnesses must be different operators.",

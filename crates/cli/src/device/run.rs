@@ -64,7 +64,7 @@ impl RunArgs {
         let log = log_of(&source, &host, &trust)?;
         let mut device = Participant::new(host, Arc::new(trust), state, log);
         loop {
-            let spinner = output.spinner("reading the log, deciding, sending");
+            let spinner = output.spinner("making a pass");
             let done = device.pass();
             spinner.finish_and_clear();
             match done {

@@ -149,6 +149,7 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
         peers: table.peers.iter().map(peer).collect::<Result<_>>()?,
         authors: table.authors.iter().map(|table| author(table, role)).collect::<Result<_>>()?,
         poll: table.poll,
+        insecure_early_release: table.insecure_early_release,
         trust,
     })
 }

@@ -144,10 +144,10 @@ fn a_dead_or_broken_server_is_unreachable() {
     let request =
         HttpRequest { method: Method::Get, url, headers: vec![], body: b"", response_limit: 10 };
     let error = transport().send(&request).unwrap_err();
-    assert!(error.is_transient(), "{error}");
+    assert!(matches!(error, TransportError::NoConnection(_)) && error.is_transient(), "{error}");
     let server = Server::start("this is not HTTP\r\n\r\n");
     let error = transport().send(&server.request(Method::Get, b"")).unwrap_err();
-    assert!(error.is_transient(), "{error}");
+    assert!(matches!(error, TransportError::Unreachable(_)) && error.is_transient(), "{error}");
 }
 
 #[test]

@@ -11,9 +11,10 @@ use sotto_wire::{Decode, TaskConfiguration, taskprov};
 
 use super::host::Host;
 use super::routes::to_leader;
+use crate::exchange::ExchangeError;
 use crate::retry::RetryPolicy;
 use crate::transport::Transport;
-use crate::uploader::{PreparedReport, UploadOutcome, Uploader};
+use crate::uploader::{PreparedReport, UploadError, UploadOutcome, Uploader};
 
 /// What happened to the stored answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,33 +29,38 @@ pub struct Delivery {
     pub waiting: usize,
 }
 
-/// Sends every stored answer that is due and among the `chosen`, once, over the route to its leader;
-/// without a route it waits. An answer that is accepted or rejected is wiped, and so is one that was
+/// Sends stored answers that are due, each once, over the route to its leader; without a route it
+/// waits. At most this many: answers that come together are seen to come from one device.
+/// An answer that is accepted or rejected is wiped, and so is one that was
 /// sent as often as allowed: whatever a leader says or does not say, it sees the same bytes a few
 /// times at most, in passes that it cannot choose.
 pub(super) fn deliver(
     store: &mut dyn DeviceStore,
     host: &Host,
     trust: &Trust,
-    chosen: impl Fn(&Pending) -> bool,
+    most: usize,
     now: Moment,
     rng: &mut dyn CryptoRng,
 ) -> Result<Delivery, StateError> {
-    let stored = store.state().pending();
-    let due = stored.filter(|(_, pending)| pending.is_due(now) && chosen(pending));
-    let mut due: Vec<_> = due.map(|(id, pending)| (id, pending.clone())).collect();
+    let mut due: Vec<_> =
+        store.state().due(now).map(|(recipe, pending)| (recipe, pending.clone())).collect();
     shuffle(&mut due, rng);
     let mut delivery = Delivery::default();
-    for (recipe, pending) in due {
+    for (recipe, pending) in due.into_iter().take(most) {
         let Some(transport) = to_leader(&pending, host, trust, rng) else { continue };
         // Before the first byte is sent: a crash must not add a send.
         store.commit(Change::Sending { recipe })?;
         let is_cover = is_cover(&pending.report);
         match send(pending, transport, rng) {
-            Some(UploadOutcome::Accepted) if is_cover => delivery.cover += 1,
-            Some(UploadOutcome::Accepted) => delivery.accepted += 1,
-            Some(UploadOutcome::Rejected(_)) => delivery.refused += 1,
-            None => continue,
+            Ok(Some(UploadOutcome::Accepted)) if is_cover => delivery.cover += 1,
+            Ok(Some(UploadOutcome::Accepted)) => delivery.accepted += 1,
+            // Even if it is too early: only reports are, so sending again would show that it is one.
+            Ok(Some(UploadOutcome::Rejected(_))) => delivery.refused += 1,
+            Ok(None) => continue,
+            Err(NotSent) => {
+                store.commit(Change::NotSent { recipe })?;
+                continue;
+            }
         }
         store.commit(Change::Delivered { recipe })?;
     }
@@ -67,17 +73,29 @@ pub(super) fn deliver(
     Ok(delivery)
 }
 
+/// There was no connection to the relay.
+struct NotSent;
+
 /// The leader's verdict; `None` if there is none yet.
 fn send(
     pending: Pending,
     transport: Arc<dyn Transport>,
     rng: &mut dyn CryptoRng,
-) -> Option<UploadOutcome> {
+) -> Result<Option<UploadOutcome>, NotSent> {
     let encoded = &pending.task_configuration;
-    let configuration = TaskConfiguration::from_bytes(encoded).ok()?;
-    let task = Task::new(taskprov::task_id(encoded), configuration).ok()?;
-    let report = PreparedReport::stored(pending.report).ok()?;
+    let task = TaskConfiguration::from_bytes(encoded)
+        .ok()
+        .and_then(|configuration| Task::new(taskprov::task_id(encoded), configuration).ok());
+    let (Some(task), Ok(report)) = (task, PreparedReport::stored(pending.report)) else {
+        return Ok(None);
+    };
     let never = RetryPolicy::never();
     let uploader = Uploader::new(task, transport).with_retry(never).with_taskprov();
-    uploader.upload(&[report], rng).ok()?.first().copied()
+    match uploader.upload(&[report], rng) {
+        Ok(outcomes) => Ok(outcomes.first().copied()),
+        Err(UploadError::Upload(ExchangeError::Transport(error))) if error.nothing_was_sent() => {
+            Err(NotSent)
+        }
+        Err(_) => Ok(None),
+    }
 }

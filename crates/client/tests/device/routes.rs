@@ -140,6 +140,20 @@ fn nobody_can_make_a_device_send_again_and_again() {
     }
 }
 
+/// A device without a network: only what was sent counts.
+#[test]
+fn an_answer_waits_for_a_network() {
+    let world = plan().build();
+    let (mut store, report) = answered(&world);
+    let relay = leader(&[5]);
+    for _ in 0..2 * MAX_SENDS {
+        relay.interfere(Err(TransportError::NoConnection("no such host".to_owned())));
+        assert_eq!(send(&world, &mut store, &relay).waiting, 1);
+    }
+    assert_eq!(send(&world, &mut store, &relay).accepted, 1);
+    assert_eq!(relay.inner()[0].content, report);
+}
+
 #[test]
 fn a_relay_that_lies_about_keys_gains_no_more_than_by_dropping() {
     let world = plan().build();
@@ -218,8 +232,8 @@ fn a_device_that_its_owner_exposes_goes_directly() {
     // Whatever the log says: the stored bytes name the leader.
     assert_eq!(reports(store.state()).len(), 0);
     let bodies = exposed.bodies();
-    assert_eq!(bodies[0], report);
     assert_eq!(bodies.len(), 2, "the log was asked, directly");
+    assert_eq!(bodies[1], report);
 }
 
 /// The log's files behind its gateway.

@@ -145,8 +145,9 @@ pub fn consider(
     Ok(Consideration { change, ticket, silence })
 }
 
-/// Tosses the coin, once, and makes the report if it comes up heads. If not, tosses another one and
-/// makes cover. The change must be committed before any byte is sent.
+/// Tosses the coin, once. Heads: a report, or cover if the device may not answer. Tails: another
+/// coin says whether there is cover. So whether something is sent depends on coins alone. The change
+/// must be committed before any byte is sent.
 pub fn toss(
     ticket: Ticket,
     host: &Host<'_>,
@@ -157,14 +158,19 @@ pub fn toss(
     let (task, sampling) = (assessment.task(), &assessment.recipe().sampling);
     let (leader, helper) = (admitted.leader_config(), admitted.helper_config());
     let tokens = tokens.as_ref();
-    let report = if may_answer && coin(&sampling.rate, rng) {
+    let heads = coin(&sampling.rate, rng);
+    let answer = (heads && may_answer).then(|| {
         let measurement = assessment.randomized(host.attributes, rng);
         let time = task.time(Moment(from));
-        produce_report(task, leader, helper, &measurement, time, tokens, rng)?
-    } else if route.is_some() && coin(&sampling.cover, rng) {
-        produce_cover(task, leader, helper, tokens)?
-    } else {
-        return Ok(None);
+        produce_report(task, leader, helper, &measurement, time, tokens, rng).ok()
+    });
+    let report = match answer.flatten() {
+        Some(report) => report,
+        // Without a report, too: an error must not be seen.
+        None if route.is_some() && (heads || coin(&sampling.cover, rng)) => {
+            produce_cover(task, leader, helper, tokens)?
+        }
+        None => return Ok(None),
     };
     let task_configuration = task.encoded_configuration().to_vec();
     let pending = Pending { report, task_configuration, from, sends: 0, route };

@@ -19,7 +19,7 @@ use crate::trust::Trust;
 pub struct Pass {
     /// Considered and charged in this pass.
     pub considered: Vec<EntryId>,
-    /// Not considered, and why.
+    /// Not considered, and why. At most cover is sent for them.
     pub silent: Vec<(EntryId, Silence)>,
 }
 

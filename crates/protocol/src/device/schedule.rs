@@ -13,10 +13,10 @@ use crate::trust::Trust;
 use crate::uniform_below;
 
 /// The mean time between two passes.
-const MEAN_PAUSE_S: f64 = 2.0 * 3_600.0;
+const MEAN_PAUSE_S: f64 = 3_600.0;
 
 /// No pause is longer.
-const MAX_PAUSE_S: f64 = 12.0 * 3_600.0;
+const MAX_PAUSE_S: f64 = 6.0 * 3_600.0;
 
 /// What a device does in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

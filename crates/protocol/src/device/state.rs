@@ -10,6 +10,7 @@ use sotto_wire::recipe::{Recipe, Signer};
 use sotto_wire::{Checkpoint, EntryId, HpkeConfig, KeyName, TreeHash};
 
 use super::tokens::{ClientSeed, RecipeTokens, TokenChange};
+use crate::recipe::windows::GRACE_S;
 use crate::{Moment, base64url};
 
 /// How often a report is sent, whatever the leader says, or if it says nothing.
@@ -200,11 +201,6 @@ pub struct Route {
 }
 
 impl Pending {
-    /// Whether it is to be sent now, once more.
-    pub fn is_due(&self, now: Moment) -> bool {
-        self.from <= now.0 && !self.is_exhausted()
-    }
-
     /// Whether it was sent as often as allowed. A leader that could ask for it again and again
     /// would see when this device is active.
     pub fn is_exhausted(&self) -> bool {
@@ -274,6 +270,11 @@ pub enum Change {
     },
     /// The answer is about to be sent, once more.
     Sending {
+        /// The recipe.
+        recipe: EntryId,
+    },
+    /// It was not sent after all: there was no connection.
+    NotSent {
         /// The recipe.
         recipe: EntryId,
     },
@@ -349,6 +350,11 @@ impl DeviceState {
                     pending.sends = pending.sends.saturating_add(1);
                 }
             }
+            Change::NotSent { recipe } => {
+                if let Some(pending) = self.pending_mut(&recipe) {
+                    pending.sends = pending.sends.saturating_sub(1);
+                }
+            }
             Change::Delivered { recipe } => {
                 if let Some(considered) = self.recipes.get_mut(&recipe) {
                     considered.pending = None;
@@ -375,6 +381,16 @@ impl DeviceState {
     /// Answers and cover that are not delivered yet.
     pub fn pending(&self) -> impl Iterator<Item = (EntryId, &Pending)> {
         self.recipes.iter().filter_map(|(id, considered)| Some((*id, considered.pending.as_ref()?)))
+    }
+
+    /// Those to be sent now. After the end of a recipe nobody waits for its answers for long.
+    pub fn due(&self, now: Moment) -> impl Iterator<Item = (EntryId, &Pending)> {
+        self.recipes.iter().filter_map(move |(recipe, considered)| {
+            let pending = considered.pending.as_ref()?;
+            let ended = considered.closes.saturating_add(GRACE_S) <= now.0;
+            let due = pending.from <= now.0 && !pending.is_exhausted() && !ended;
+            due.then_some((*recipe, pending))
+        })
     }
 
     fn pending_mut(&mut self, recipe: &EntryId) -> Option<&mut Pending> {

@@ -341,8 +341,7 @@ pub(super) fn take(
     let asked = asked.ok_or_else(|| missing("leader"))?;
     let token = |role: Role, terms: &TokenTerms, name| match asked.progress(role) {
         Some(Progress::Granted { token, from })
-            if *from <= now.0.saturating_add(spread_s)
-                && terms.expires() > now.0.max(*from).max(state.time) =>
+            if terms.expires() > now.0.max(*from).max(state.time) =>
         {
             Ok((token.to_vec(), *from))
         }
@@ -351,10 +350,8 @@ pub(super) fn take(
     let (leader, drawn) = token(Role::Leader, terms, "leader")?;
     let helper = assessment.token_terms(Role::Helper);
     let helper = helper.map(|terms| token(Role::Helper, terms, "helper")).transpose()?;
-    let from = match drawn < now.0 {
-        true => times::soon(assessment.recipe().when.closes, now.0, spread_s, rng),
-        false => drawn,
-    };
+    let from = times::decided(drawn, assessment.recipe().when.closes, now.0, spread_s, rng)
+        .ok_or_else(|| missing("leader"))?;
     let helper = helper.map(|(token, _)| token);
     Ok((Some(ReportTokens { report_id: report_id(&asked.nonce), leader, helper }), from))
 }

@@ -10,8 +10,8 @@ use sotto_wire::{
 };
 
 use crate::aggregate_share::{check_agg_param, check_collection_extensions, seal_aggregate_share};
-use crate::release::{check_batch, check_window};
-use crate::{Abort, AggregatorTask, BucketAggregate, Failure};
+use crate::release::{check_batch, check_window, released_from};
+use crate::{Abort, AggregatorTask, BucketAggregate, Failure, MAX_CLOCK_SKEW_S, Moment};
 
 /// A request that names a batch of the task.
 #[derive(Clone, Debug)]
@@ -41,8 +41,9 @@ impl ParsedAggregateShareReq {
 pub fn parse_aggregate_share_req(
     task: &AggregatorTask,
     body: &[u8],
+    now: Moment,
 ) -> Result<ParsedAggregateShareReq, Abort> {
-    parse(task, body).map_err(|abort| abort.for_task(*task.task.id()))
+    parse(task, body, now).map_err(|abort| abort.for_task(*task.task.id()))
 }
 
 /// Makes the remaining checks against the helper's own batch, in the order of the section, and
@@ -66,7 +67,11 @@ pub fn consume_aggregate_share_req(
     Ok(AggregateShare { encrypted_aggregate_share }.to_bytes())
 }
 
-fn parse(task: &AggregatorTask, body: &[u8]) -> Result<ParsedAggregateShareReq, Abort> {
+fn parse(
+    task: &AggregatorTask,
+    body: &[u8],
+    now: Moment,
+) -> Result<ParsedAggregateShareReq, Abort> {
     let invalid = |detail: String| Abort::new(ProblemType::InvalidMessage, detail);
     let request = AggregateShareReq::from_bytes(body)
         .map_err(|error| invalid(format!("aggregate share request: {error}")))?;
@@ -86,6 +91,11 @@ fn parse(task: &AggregatorTask, body: &[u8]) -> Result<ParsedAggregateShareReq, 
     }
     if let BatchSelector::TimeInterval(selected) = request.batch_selector {
         check_window(task, selected)?;
+        // The leader's clock may be ahead.
+        if now.0.saturating_add(MAX_CLOCK_SKEW_S) < released_from(task, selected).0 {
+            let detail = "it is too early: devices may still send reports of this interval";
+            return Err(Abort::new(ProblemType::BatchInvalid, detail));
+        }
     }
     Ok(ParsedAggregateShareReq { request })
 }

@@ -3,6 +3,8 @@
 //! Leaves to the store: that a bucket is collected once, and that a batch is closed and drained
 //! before the helper is asked for its share.
 
+use std::time::Duration;
+
 use rand_core::CryptoRng;
 use sotto_wire::{
     AggregateShare, AggregateShareReq, BatchSelector, CollectionJobReq, CollectionJobResp, Decode,
@@ -10,13 +12,29 @@ use sotto_wire::{
 };
 
 use crate::aggregate_share::{check_agg_param, check_collection_extensions, seal_aggregate_share};
-use crate::release::{check_batch, check_window};
-use crate::{Abort, AggregatorTask, BucketAggregate, Failure, Fault};
+use crate::release::{check_batch, check_window, released_from};
+use crate::{Abort, AggregatorTask, BucketAggregate, Failure, Fault, Moment};
 
 /// Judges a collector's request, in the order of DAP, section "Collection Job Initialization".
 /// Returns the query. The store says whether its buckets were collected before (`batchOverlap`).
 pub fn consume_collection_job_req(task: &AggregatorTask, body: &[u8]) -> Result<Query, Abort> {
     judge(task, body).map_err(|abort| abort.for_task(*task.task.id()))
+}
+
+/// How long it still takes until the batch of a collection may be closed and released, if its time
+/// has not come: nothing is said about it before, not even whether it is full.
+pub fn too_early(
+    task: &AggregatorTask,
+    collection_request: &[u8],
+    now: Moment,
+) -> Option<Duration> {
+    let Query::TimeInterval(interval) =
+        CollectionJobReq::from_bytes(collection_request).ok()?.query
+    else {
+        return None;
+    };
+    let early_s = released_from(task, interval).0.checked_sub(now.0)?;
+    (early_s > 0).then_some(Duration::from_secs(early_s))
 }
 
 /// Writes the request for the helper's share of a drained batch. Deterministic: a retry sends the

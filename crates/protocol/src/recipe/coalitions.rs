@@ -221,13 +221,16 @@ impl Coalition {
 #[derive(Clone, Copy, Debug)]
 struct Abilities {
     /// Knows who took part: it sees who sent what to the leader, or it grants one device its token
-    /// last and waits for the report. Who sent *something* is counted in the claim.
+    /// last and waits for the report, or it sees who sent something and what the leader then sends to
+    /// the helper. Who sent *something* is counted in the claim.
     knows_sample: bool,
     /// Counts the reports of a batch, or sees how much leader and helper send each other.
     counts: bool,
     both_shares: bool,
     /// Links an address to its report.
     links: bool,
+    /// Sees after whose request the leader has something for the helper.
+    follows: bool,
     /// Links an address to its reads of the log.
     links_reads: bool,
     /// Shows readers of the log checkpoints of different ages, and recognizes them by the keys that
@@ -253,6 +256,9 @@ impl Abilities {
         let roles = [Role::Leader, Role::Helper];
         let issuer = |role| recipe.parties.tokens.issuer(role);
         let one_issuer = issuer(Role::Leader) == issuer(Role::Helper);
+        // Reports go on to the helper, and cover does not.
+        let follows =
+            sees_senders && (has(Party::Aggregator(Role::Helper)) || has(Party::Recorder));
         // A report passes an aggregator without a real device behind it if the aggregator lies, or
         // attester or issuer of its token, or if it checks none.
         let passes = |role| {
@@ -268,10 +274,11 @@ impl Abilities {
             has(Party::Attester(role)) && roles.map(Party::Aggregator).into_iter().any(has)
         });
         Self {
-            knows_sample: delays || links,
+            knows_sample: delays || links || follows,
             counts: has(Party::Recorder) || roles.map(Party::Aggregator).into_iter().any(has),
             both_shares: opens || roles.map(Party::Aggregator).into_iter().all(has),
             links,
+            follows: follows && !links,
             links_reads: opens || sees_senders && has(Party::Log),
             marks_readers: has(Party::Log)
                 && parties.iter().any(|party| {
@@ -297,6 +304,12 @@ impl Abilities {
         [
             fact(unlinked, "every randomized answer, without its sender", "design"),
             fact(self.links, "which address sent which report", "design"),
+            fact(
+                self.follows,
+                "after which requests the leader has reports for the helper, and so who answered, if \
+                 few requests come at a time",
+                "design",
+            ),
             fact(
                 self.delays,
                 "can grant a device its token last, and see whether a report follows",

@@ -3,6 +3,10 @@
 
 use sotto_wire::recipe::{Recipe, When};
 
+/// How long after its end a batch of a recipe stays open, in seconds. A report waits for a pass in
+/// which its device sends, two hours on average; one in 400 comes later than this.
+pub const GRACE_S: u64 = 12 * 3_600;
+
 /// How many times the expected number of reports a batch may hold. Beyond that, most of its reports
 /// may come from devices that do not exist.
 const RATE_FACTOR: u128 = 2;

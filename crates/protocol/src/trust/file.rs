@@ -162,9 +162,6 @@ pub struct Floors {
     pub min_population: u64,
     /// The largest sampling rate, as `[num, den]`.
     pub max_rate: Probability,
-    /// The most that a relay may learn about the predicate of a targeted recipe from seeing whether
-    /// this device sends something, as an epsilon. It is 0 with full cover, and infinite without.
-    pub max_sending_epsilon: f64,
     /// The shortest unit of time: a report carries the unit in which it was made, and a short unit
     /// would reveal the exact time.
     pub min_window_s: u64,
@@ -183,7 +180,6 @@ impl Default for Floors {
             dishonest_devices: 500,
             min_population: 10_000,
             max_rate: Probability::ONE,
-            max_sending_epsilon: 0.1,
             min_window_s: 600,
         }
     }

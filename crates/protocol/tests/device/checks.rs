@@ -7,8 +7,10 @@ use sotto_protocol::MAX_CLOCK_SKEW_S;
 use sotto_protocol::admission::{Check, Offer, View};
 use sotto_protocol::client::is_cover;
 use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState, PassError, advance};
+use sotto_protocol::expression::Value;
 use sotto_protocol::log::Reader;
 use sotto_testing::world::{Plan, World};
+use sotto_wire::recipe::Probability;
 
 use crate::device::rows;
 
@@ -87,6 +89,39 @@ fn each_check_fails_alone_and_is_answered_with_silence() {
     }
     let covered: BTreeSet<Check> = rows.iter().map(|row| row.check).collect();
     assert_eq!(covered, BTreeSet::from(Check::ALL), "every check is in the table");
+}
+
+/// Sending depends on coins alone: with the same coins, a device sends, or does not, whether or not
+/// it is in the audience and can pay. With little cover, so that the coins decide.
+#[test]
+fn who_sends_does_not_depend_on_audience_or_budget() {
+    let mut plan = Plan::new();
+    plan.target();
+    plan.trust.floors.max_rate = Probability::ONE;
+    plan.recipe.sampling.rate = Probability::new(1, 2).unwrap();
+    plan.recipe.sampling.cover = Probability::new(1, 4).unwrap();
+    plan.trust.budget.epsilon = 50.0;
+    plan.reclaim();
+    let member = plan.build();
+    plan.trust.budget.epsilon = 1e-6;
+    let poor = plan.build();
+    plan.attributes.insert("tier".to_owned(), Value::String("silver".to_owned()));
+    let outsider = plan.build();
+    let sent = |world: &World, seed| {
+        let mut store = world.device();
+        world.walk(&mut store, seed).unwrap();
+        let mut pending = store.state().pending().map(|(_, pending)| is_cover(&pending.report));
+        (pending.next(), pending.next())
+    };
+    let mut kinds = BTreeSet::new();
+    for seed in 0..64 {
+        let (answer, nothing) = sent(&member, seed);
+        kinds.insert(answer);
+        for world in [&poor, &outsider] {
+            assert_eq!(sent(world, seed), (answer.map(|_| true), nothing), "{seed}");
+        }
+    }
+    assert_eq!(kinds, BTreeSet::from([None, Some(false), Some(true)]));
 }
 
 /// The walk of a real device through the same world is silent too.

@@ -8,7 +8,7 @@ use sotto_protocol::leader::collect::{
     consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
 };
 use sotto_protocol::{BucketAggregate, Failure};
-use sotto_testing::aggregators::{BATCH, COLLECTOR_KEY, Parties, interval, parameters, unit};
+use sotto_testing::aggregators::{BATCH, COLLECTOR_KEY, NOW, Parties, interval, parameters, unit};
 use sotto_testing::keys::{keypair, rng};
 use sotto_vdaf::{AggregateResult, VdafConfig};
 use sotto_wire::{
@@ -93,7 +93,7 @@ fn refusal(
     batch: Option<&BucketAggregate>,
     collected: bool,
 ) -> Option<ProblemType> {
-    let parsed = match parse_aggregate_share_req(&parties.helper, &request.to_bytes()) {
+    let parsed = match parse_aggregate_share_req(&parties.helper, &request.to_bytes(), NOW) {
         Ok(parsed) => parsed,
         Err(abort) => {
             assert_eq!(abort.task_id, Some(*parties.helper.task.id()));
@@ -151,7 +151,7 @@ fn the_helper_refuses_illegal_share_requests() {
     assert_eq!(refusal(&parties, &good, None, true), Some(BatchOverlap));
     let body = good.to_bytes();
     for body in [&body[..body.len() - 1], &[&body[..], &[0]].concat()] {
-        let abort = parse_aggregate_share_req(&parties.helper, body).unwrap_err();
+        let abort = parse_aggregate_share_req(&parties.helper, body, NOW).unwrap_err();
         assert_eq!(abort.problem, InvalidMessage);
     }
 }
@@ -199,7 +199,7 @@ fn the_leader_does_not_pass_on_what_is_no_share_or_reports_from_elsewhere() {
     let (leader, helper) = batch(&mut parties, 3);
     let request = timed_request().to_bytes();
     let body = share_request(&parties, &leader).to_bytes();
-    let parsed = parse_aggregate_share_req(&parties.helper, &body).unwrap();
+    let parsed = parse_aggregate_share_req(&parties.helper, &body, NOW).unwrap();
     let share =
         consume_aggregate_share_req(&parties.helper, &parsed, Some(&helper), false, &mut rng(8))
             .unwrap();
@@ -219,7 +219,8 @@ fn collected(parties: &mut Parties) -> (Vec<u8>, Vec<u8>) {
     let (leader, helper) = batch(parties, 3);
     let share_request = share_request(parties, &leader);
     let request = share_request.collection_job_req.to_bytes();
-    let parsed = parse_aggregate_share_req(&parties.helper, &share_request.to_bytes()).unwrap();
+    let parsed =
+        parse_aggregate_share_req(&parties.helper, &share_request.to_bytes(), NOW).unwrap();
     let share =
         consume_aggregate_share_req(&parties.helper, &parsed, Some(&helper), false, &mut rng(8))
             .unwrap();

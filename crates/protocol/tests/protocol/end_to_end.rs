@@ -224,7 +224,7 @@ fn collect(
     assert_eq!(consume_collection_job_req(&parties.leader, &request), Ok(query));
     let share_request =
         produce_aggregate_share_req(&parties.leader, &request, &selector, leader).unwrap();
-    let parsed = helper::parse_aggregate_share_req(&parties.helper, &share_request).unwrap();
+    let parsed = helper::parse_aggregate_share_req(&parties.helper, &share_request, NOW).unwrap();
     assert_eq!(parsed.selector(), selector);
     let share = helper::consume_aggregate_share_req(
         &parties.helper,

@@ -2,13 +2,15 @@
 //! allows, or holds more than twice the reports that its certified audience would send, in either
 //! batch mode.
 
+use std::time::Duration;
+
 use sotto_protocol::helper::{consume_aggregate_share_req, parse_aggregate_share_req};
 use sotto_protocol::leader::collect::{
-    consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp,
+    consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp, too_early,
 };
 use sotto_protocol::recipe::windows::RateRule;
-use sotto_protocol::{BucketAggregate, BucketAggregates, Failure, ReleaseRules};
-use sotto_testing::aggregators::{BATCH, PRECISION_S, Parties, interval, unit};
+use sotto_protocol::{BucketAggregate, BucketAggregates, Failure, Moment, ReleaseRules};
+use sotto_testing::aggregators::{BATCH, NOW, PRECISION_S, Parties, interval, unit};
 use sotto_testing::keys::rng;
 use sotto_testing::recipe::recipe;
 use sotto_vdaf::{Measurement, VdafConfig};
@@ -60,10 +62,14 @@ fn request(mode: BatchMode) -> (CollectionJobReq, BatchSelector) {
 
 /// The helper's answer to the leader's request about a batch.
 fn helper_says(parties: &Parties, batch: &BucketAggregate) -> Option<ProblemType> {
+    helper_says_at(NOW, parties, batch)
+}
+
+fn helper_says_at(now: Moment, parties: &Parties, batch: &BucketAggregate) -> Option<ProblemType> {
     let (collection_job_req, batch_selector) = request(parties.mode());
     let (report_count, checksum) = (batch.count, batch.checksum);
     let request = AggregateShareReq { collection_job_req, batch_selector, report_count, checksum };
-    let parsed = match parse_aggregate_share_req(&parties.helper, &request.to_bytes()) {
+    let parsed = match parse_aggregate_share_req(&parties.helper, &request.to_bytes(), now) {
         Ok(parsed) => parsed,
         Err(abort) => return Some(abort.problem),
     };
@@ -75,6 +81,34 @@ fn helper_says(parties: &Parties, batch: &BucketAggregate) -> Option<ProblemType
         }
         Err(Failure::Fault(fault)) => panic!("{fault}"),
     }
+}
+
+/// Who sees when a batch is full, and who has just sent something, would know who answered. So
+/// nothing is released, or refused because of its size, before its interval is over and devices
+/// that are late have sent their reports.
+#[test]
+fn nothing_is_released_before_its_time() {
+    let (body, _) = request(BatchMode::TimeInterval);
+    let mut parties = parties(BatchMode::TimeInterval, 5);
+    let (_, helper) = batch(&mut parties, &[-4, -2, 0]);
+    let early = |parties: &Parties, now| too_early(&parties.leader, &body.to_bytes(), now);
+    assert_eq!(early(&parties, NOW), None, "a plain DAP task");
+    let grace_s = ReleaseRules::of(&recipe("early"), None).grace_s;
+    assert_eq!(grace_s, Some(12 * 3_600));
+    (parties.leader.release.grace_s, parties.helper.release.grace_s) = (grace_s, grace_s);
+    let end = NOW.0 / PRECISION_S * PRECISION_S + PRECISION_S;
+    let from = end + 12 * 3_600;
+    assert_eq!(early(&parties, Moment(end)), Some(Duration::from_secs(12 * 3_600)));
+    assert_eq!(early(&parties, Moment(from - 1)), Some(Duration::from_secs(1)));
+    assert_eq!(early(&parties, Moment(from)), None);
+    // The helper allows for the leader's clock.
+    let refused = Some(ProblemType::BatchInvalid);
+    assert_eq!(helper_says_at(NOW, &parties, &helper), refused);
+    assert_eq!(helper_says_at(Moment(from - 301), &parties, &helper), refused);
+    assert_eq!(helper_says_at(Moment(from - 300), &parties, &helper), None);
+    let selected = Parties::new(&VdafConfig::count(), BatchMode::LeaderSelected);
+    let (body, _) = request(BatchMode::LeaderSelected);
+    assert_eq!(too_early(&selected.leader, &body.to_bytes(), NOW), None, "it has no interval");
 }
 
 #[test]

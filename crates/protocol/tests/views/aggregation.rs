@@ -12,7 +12,7 @@ use sotto_protocol::leader::upload::consume_upload_req;
 use sotto_protocol::{
     AggregatorTask, BucketAggregate, BucketAggregates, HpkeKeyring, Moment, Task, collector, helper,
 };
-use sotto_testing::aggregators::aggregator_task;
+use sotto_testing::aggregators::{NOW, aggregator_task};
 use sotto_testing::keys::{keypair_from, rng};
 use sotto_wire::{BatchSelector, Query, Role};
 
@@ -66,7 +66,7 @@ impl Aggregators {
         let asked =
             produce_aggregate_share_req(&self.leader, &request, &selector, &leader).unwrap();
         seen.push(asked.clone());
-        let parsed = helper::parse_aggregate_share_req(&self.helper, &asked).unwrap();
+        let parsed = helper::parse_aggregate_share_req(&self.helper, &asked, NOW).unwrap();
         let mut rng = rng(4);
         let share = helper::consume_aggregate_share_req(
             &self.helper,

@@ -34,7 +34,8 @@ pub(super) async fn post(
                 stored
             }
             None => {
-                let parsed = parse_aggregate_share_req(task.aggregator(), body.bytes())?;
+                let now = helper.aggregator.environment.now();
+                let parsed = parse_aggregate_share_req(task.aggregator(), body.bytes(), now)?;
                 collect(&helper, &task, parsed, digest).await?
             }
         };

@@ -2,9 +2,12 @@
 //! share, seal our own, finish.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sotto_protocol::leader::HelperError;
-use sotto_protocol::leader::collect::{produce_aggregate_share_req, produce_collection_job_resp};
+use sotto_protocol::leader::collect::{
+    produce_aggregate_share_req, produce_collection_job_resp, too_early,
+};
 use sotto_protocol::leader::pacing::JobKind;
 use sotto_protocol::leader::unfinished::Unfinished;
 use sotto_protocol::leader::waits::DRAIN_PAUSE;
@@ -17,6 +20,9 @@ use super::LeaderState;
 use super::attempts::{Attempt, Kind};
 use crate::health::StoreWork;
 use crate::peer::Resource;
+
+/// How often a batch that may not be released yet is looked at.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Collection jobs.
 pub(super) struct Collecting;
@@ -58,6 +64,10 @@ async fn work(
     attempt: &Attempt,
     job: LeasedCollection,
 ) -> Result<(), Unfinished> {
+    let now = leader.aggregator.environment.now();
+    if let Some(early) = too_early(attempt.task.aggregator(), &job.request, now) {
+        return Err(Unfinished::Wait(early.min(LONGEST_WAIT)));
+    }
     let min_batch_size = attempt.task.aggregator().task.configuration().min_batch_size();
     match leader.store.close_batch(job.lease, min_batch_size).await? {
         Closing::TooFew => Err(Unfinished::Wait(leader.waits().next(job.lease.job))),

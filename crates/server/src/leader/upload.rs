@@ -29,10 +29,16 @@ pub(super) async fn post(
     let task = aggregator.task(&task_id, &parts.headers).await?;
     let body = aggregator.bodies.read(body, aggregator.body_limits.max_upload).await?;
     if is_cover(body.bytes()) {
-        return cover(&leader, *task.id()).await;
+        cover(&leader, *task.id(), body.bytes().len()).await?;
+        leader.metrics.cover_dropped.increment(1);
+        return Ok(http::empty(StatusCode::OK));
     }
     let now = aggregator.environment.now();
     let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now)?;
+    if verdicts.iter().all(|verdict| verdict.outcome.is_err()) {
+        // Its answer must not come earlier than that to cover.
+        cover(&leader, *task.id(), body.bytes().len()).await?;
+    }
     accept(&leader, *task.id(), &mut verdicts).await?;
 
     let failures = verdicts.iter().filter_map(|verdict| {
@@ -46,18 +52,16 @@ pub(super) async fn post(
     })
 }
 
-/// Answers cover as it would answer a report, after as much time: cover waits for the same commit,
-/// with an empty record, which is dropped when jobs are formed.
-async fn cover(leader: &LeaderState, task_id: TaskId) -> Result<Response, Failure> {
+/// Does for cover what is done for a report of this length, so that the answer comes as late, and is
+/// the same if there is no room. The record is dropped when jobs are formed.
+async fn cover(leader: &LeaderState, task_id: TaskId, length: usize) -> Result<(), Failure> {
     // A record needs a key that is there: it keeps nothing alive that would not be kept anyway.
     let preferred = leader.aggregator.keys.preferred();
     let hpke_config_id = preferred.ok_or_else(|| Fault("there is no HPKE key".into()))?;
-    let record = NewReport { task_id, bucket: None, hpke_config_id, report: Vec::new() };
+    let record = NewReport { task_id, bucket: None, hpke_config_id, report: vec![0; length] };
     store(leader, task_id, vec![record]).await?;
-    leader.metrics.cover_dropped.increment(1);
-    leader.intake.add(task_id, 1, 0);
-    leader.longest().add(task_id, 1, 0);
-    Ok(http::empty(StatusCode::OK))
+    leader.intake.count_at_least_one();
+    Ok(())
 }
 
 /// Stores the reports that may be stored, and records which ones the store refused.

@@ -161,6 +161,8 @@ impl Membership {
             }
             None => None,
         };
+        let mut release = ReleaseRules::of(recipe, audience);
+        release.grace_s.take_if(|_| self.config.insecure_early_release);
         let verify_key = taskprov::verify_key(peer.verify_key_init.expose(), task.id());
         let aggregator = AggregatorTask {
             task,
@@ -169,7 +171,7 @@ impl Membership {
             collector_hpke_config,
             taskprov: true,
             tokens,
-            release: ReleaseRules::of(recipe, audience),
+            release,
         };
         let leader_token = Arc::clone(&peer.token);
         let served = match &author.collector_token {

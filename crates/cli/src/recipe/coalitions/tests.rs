@@ -94,7 +94,9 @@ fn every_epsilon_is_what_the_accountant_says() {
             () if has("leader") && has("helper") || isolates => local,
             // The leader tells reports from cover.
             () if has("relay") && has("leader") => senders,
-            () if has("recorder of all traffic") && has("leader") => senders,
+            // Reports go on to the helper, and cover does not.
+            () if has("relay") && has("helper") => senders,
+            () if has("recorder of all traffic") => senders,
             // The attester grants its token last, and the aggregator sees whether a report comes.
             () if has("attester A") && has("leader") => senders,
             () if has("attester B") && has("helper") => senders,

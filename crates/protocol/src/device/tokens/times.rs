@@ -37,6 +37,24 @@ pub(super) fn answer(
     }
 }
 
+/// When a recipe that is decided now is answered; `None` if it is too early to decide.
+///
+/// Deciding seals the report, so it is done at most a day before (twice the spread): keys change. It
+/// takes a pass that reads the log. A device that had none in that day, which is rare, draws another
+/// time.
+pub(super) fn decided(
+    drawn: u64,
+    closes: u64,
+    now: u64,
+    spread_s: u64,
+    rng: &mut dyn CryptoRng,
+) -> Option<u64> {
+    match drawn {
+        late if late < now => Some(soon(closes, now, spread_s, rng)),
+        drawn => (drawn <= now.saturating_add(spread_s.saturating_mul(2))).then_some(drawn),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rand_chacha::ChaCha20Rng;
@@ -107,14 +125,14 @@ mod tests {
         sent: u64,
     }
 
-    /// A week of a device's passes. `pause` gives the time to the next one, and `reads` whether one
-    /// reads; without it, a pass does both.
+    /// A week of a device's passes. `pause` gives the time to the next one. If they are `separate`, a
+    /// pass reads or sends, by a coin; if not, it does both.
     fn life(rng: &mut ChaCha20Rng, pause: fn(&mut ChaCha20Rng) -> u64, separate: bool) -> Life {
         const SPREAD: u64 = DAY / 2;
         let known_from = WEEK.opens - DAY;
         let (mut now, mut due, mut asked, mut from) = (known_from - DAY, None, None, None);
         now += uniform_below(DAY, rng);
-        let (mut reads_at, mut sent) = (Vec::new(), None);
+        let (mut drawn, mut reads_at, mut sent) = (None, Vec::new(), None);
         while now < WEEK.closes || sent.is_none() {
             now += pause(rng);
             let reads = !separate || uniform_below(2, rng) == 0;
@@ -123,7 +141,10 @@ mod tests {
                 let due = *due.get_or_insert_with(|| soon(WEEK.closes, now, SPREAD, rng));
                 if asked.is_none() && due <= now {
                     asked = Some(now);
-                    from = Some(answer(&WEEK, known_from, now, SPREAD, rng));
+                    drawn = Some(answer(&WEEK, known_from, now, SPREAD, rng));
+                }
+                if let Some(drawn) = drawn.filter(|_| from.is_none() && now >= WEEK.opens) {
+                    from = decided(drawn, WEEK.closes, now, SPREAD, rng);
                 }
             }
             let sends = !separate || !reads;
