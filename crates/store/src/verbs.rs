@@ -67,7 +67,7 @@ pub struct NewReport {
     pub bucket: Option<Time>,
     /// The leader's HPKE key that the report names. The key must be kept until the record is dead.
     pub hpke_config_id: HpkeConfigId,
-    /// The encoded `Report`. Empty for cover, which is committed like a report, in the same time, and
+    /// The encoded `Report`. Zeros for cover, which is committed like a report, in the same time, and
     /// goes into no job.
     pub report: Vec<u8>,
 }

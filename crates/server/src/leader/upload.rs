@@ -29,7 +29,7 @@ pub(super) async fn post(
     let task = aggregator.task(&task_id, &parts.headers).await?;
     let body = aggregator.bodies.read(body, aggregator.body_limits.max_upload).await?;
     if is_cover(body.bytes()) {
-        return cover(&leader, *task.id()).await;
+        return cover(&leader, *task.id(), body.bytes()).await;
     }
     let now = aggregator.environment.now();
     let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now)?;
@@ -46,17 +46,18 @@ pub(super) async fn post(
     })
 }
 
-/// Answers cover as it would answer a report, after as much time: cover waits for the same commit,
-/// with an empty record, which is dropped when jobs are formed.
-async fn cover(leader: &LeaderState, task_id: TaskId) -> Result<Response, Failure> {
+/// Answers cover as it would answer a report, after as much time: cover is written to the same
+/// segment, at its full length (a shorter record is on the disk sooner), and waits for the same
+/// commit. It is dropped when jobs are formed.
+async fn cover(leader: &LeaderState, task_id: TaskId, body: &[u8]) -> Result<Response, Failure> {
     // A record needs a key that is there: it keeps nothing alive that would not be kept anyway.
     let preferred = leader.aggregator.keys.preferred();
     let hpke_config_id = preferred.ok_or_else(|| Fault("there is no HPKE key".into()))?;
-    let record = NewReport { task_id, bucket: None, hpke_config_id, report: Vec::new() };
+    let record = NewReport { task_id, bucket: None, hpke_config_id, report: body.to_vec() };
     store(leader, task_id, vec![record]).await?;
     leader.metrics.cover_dropped.increment(1);
-    leader.intake.add(task_id, 1, 0);
-    leader.longest().add(task_id, 1, 0);
+    leader.intake.add(task_id, 1, body.len() as u64);
+    leader.longest().add(task_id, 1, body.len() as u64);
     Ok(http::empty(StatusCode::OK))
 }
 

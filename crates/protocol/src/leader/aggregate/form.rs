@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use rand_core::CryptoRng;
 use sotto_wire::{BatchId, BatchMode, Decode, Report, ReportId, TaskId, Time};
 
+use crate::client::is_cover;
 use crate::{AggregatorTask, Moment, Rejection, ReplayScope};
 
 /// How large a job may become. A single report always fits.
@@ -93,7 +94,7 @@ pub fn form_jobs<'a, T: Borrow<AggregatorTask>>(
     let mut open: HashMap<(TaskId, u64), OpenTask> = HashMap::new();
     for (record, (task_id, report)) in records.into_iter().enumerate() {
         // Cover was answered like a report, and ends here.
-        if report.is_empty() {
+        if is_cover(report) {
             continue;
         }
         let task = match tasks.entry(task_id) {
