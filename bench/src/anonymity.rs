@@ -3,8 +3,10 @@
 //! [`gateway`] measures the gateway's cryptography on one thread, compared with its floor and with
 //! the crates `ohttp` and `bhttp`, [`suites`] what the two suites cost device and server in time and
 //! bytes. [`relay`] measures the CPU time of a relay, compared with a bare
-//! reverse proxy; both are [`parties`], processes of this program.
+//! reverse proxy; both are [`parties`], processes of this program. [`cover`] compares cover with
+//! reports, at a relay and a real leader.
 
+mod cover;
 mod gateway;
 mod parties;
 mod relay;
@@ -13,6 +15,7 @@ mod suites;
 use anyhow::Result;
 use serde_json::json;
 
+use self::cover::Covered;
 use self::gateway::Opening;
 pub(crate) use self::parties::{Part, play};
 use self::relay::Relayed;
@@ -46,6 +49,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         true => relay::measure(1, 2_000)?,
         false => relay::measure(7, 20_000)?,
     };
+    let covered = match options.quick {
+        true => cover::measure(1, 2_000)?,
+        false => cover::measure(7, 5_000)?,
+    };
     if options.json {
         let goals = json!({ "gateway": GOAL_GATEWAY, "relay": GOAL_RELAY });
         let gateway: Vec<_> = openings.iter().map(opening_json).collect();
@@ -53,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let name = "anonymity";
         let all = json!({
             "benchmark": name, "goals": goals, "gateway": gateway, "suites": sealings,
-            "sizes": sizes, "relay": relay,
+            "sizes": sizes, "relay": relay, "cover": covered,
         });
         println!("{all:#}");
         return Ok(());
@@ -65,6 +72,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     print_sizes(&sizes);
     println!();
     print_relayed(&relayed);
+    println!();
+    print_covered(&covered);
     Ok(())
 }
 
@@ -188,4 +197,17 @@ fn print_relayed(relayed: &[Relayed]) {
     }
     let met = relayed.iter().all(|relayed| relayed.ratio() <= GOAL_RELAY);
     println!("at most {GOAL_RELAY} x the proxy: {}", yes_no(met));
+}
+
+fn print_covered(covered: &Covered) {
+    println!("cover and reports, {} bytes each, CPU us per request", covered.bytes);
+    println!("{:<20} {:>9} {:>8} {:>7} {:>13}", "", "report", "cover", "ratio", "median ratio");
+    let Covered { report, cover, .. } = covered;
+    for (party, report_us, cover_us, median_ratio) in [
+        ("relay", report.relay_us, cover.relay_us, covered.relay_ratio),
+        ("gateway and leader", report.leader_us, cover.leader_us, covered.leader_ratio),
+    ] {
+        let ratio = cover_us / report_us;
+        println!("{party:<20} {report_us:>9.1} {cover_us:>8.1} {ratio:>7.2} {median_ratio:>13.2}");
+    }
 }

@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")] // every 127.x.y.z is an address of the machine, and /proc tells of memory
 
 mod addresses;
+mod cover;
 mod expired;
 mod hostile;
 mod rotation;

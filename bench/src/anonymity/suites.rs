@@ -28,7 +28,7 @@ use crate::workload::suite_name;
 /// The number of messages in one measurement.
 const BATCH: usize = 16;
 /// The length of an encoded token.
-const TOKEN_LEN: usize = 354;
+pub(super) const TOKEN_LEN: usize = 354;
 
 /// Microseconds per message.
 #[derive(Clone, Copy, Debug, Serialize)]

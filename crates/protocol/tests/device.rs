@@ -4,6 +4,7 @@
 
 mod budgets;
 mod checks;
+mod cover;
 mod derivation;
 mod estimates;
 mod fleet;

@@ -1,4 +1,4 @@
 //! What each party of a whole collection sees: all in memory, in virtual time, from seeds.
 
-mod aggregation;
+pub(crate) mod aggregation;
 mod swaps;

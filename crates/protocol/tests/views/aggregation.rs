@@ -14,6 +14,7 @@ use sotto_protocol::{
 };
 use sotto_testing::aggregators::{NOW, aggregator_task};
 use sotto_testing::keys::{keypair_from, rng};
+use sotto_vdaf::AggregateResult;
 use sotto_wire::{BatchSelector, Query, Role};
 
 /// Both aggregators of the recipe in `world`, which derives keys from these seeds.
@@ -30,6 +31,7 @@ pub(crate) struct Collected {
     pub(crate) helper: Vec<Vec<u8>>,
     pub(crate) collector: Vec<Vec<u8>>,
     pub(crate) report_count: u64,
+    pub(crate) result: AggregateResult,
 }
 
 impl Aggregators {
@@ -88,8 +90,8 @@ impl Aggregators {
         let collection =
             collector::consume_collection_job_resp(task, &self.collector, &request, &response)
                 .unwrap();
-        let report_count = collection.report_count;
-        Collected { helper: seen, collector: vec![response], report_count }
+        let (report_count, result) = (collection.report_count, collection.result);
+        Collected { helper: seen, collector: vec![response], report_count, result }
     }
 
     fn aggregate(
@@ -100,7 +102,9 @@ impl Aggregators {
     ) -> (BucketAggregate, BucketAggregate) {
         let task_id = *self.leader.task.id();
         let records = stored.iter().map(|report| (task_id, *report));
-        let limits = JobLimits { max_job_reports: 3, max_job_bytes: usize::MAX };
+        // Several jobs, however few reports there are.
+        let max_job_reports = (stored.len() / 50).max(3);
+        let limits = JobLimits { max_job_reports, max_job_bytes: usize::MAX };
         let mut rng = rng(1);
         let formed = form_jobs(records, |_| Some(&self.leader), limits, now, &mut rng).unwrap();
         let (mut leader, mut helper) = (BTreeMap::new(), BTreeMap::new());

@@ -60,7 +60,8 @@ async fn cover(leader: &LeaderState, task_id: TaskId, length: usize) -> Result<(
     let hpke_config_id = preferred.ok_or_else(|| Fault("there is no HPKE key".into()))?;
     let record = NewReport { task_id, bucket: None, hpke_config_id, report: vec![0; length] };
     store(leader, task_id, vec![record]).await?;
-    leader.intake.count_at_least_one();
+    leader.intake.add(task_id, 1, length as u64);
+    leader.longest().add(task_id, 1, length as u64);
     Ok(())
 }
 
