@@ -17,6 +17,7 @@ pub mod phone;
 pub mod pipe;
 pub mod process;
 pub mod service;
+pub mod tap;
 pub mod task;
 pub mod token_services;
 pub mod world;
