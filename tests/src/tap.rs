@@ -4,6 +4,7 @@
 //! The time is that of the test, so requests can be compared between two runs. Each request goes
 //! on over a new connection, from the address that it came from: the server may restart in between.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use anyhow::Result;
 use crate::http::{Connection, Response};
 
 /// One request that arrived.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// When, by the test's clock.
     pub at: u64,
@@ -29,6 +30,21 @@ pub struct Arrival {
     pub body: Vec<u8>,
     /// Status and length of the answer; `None` if there was none.
     pub answer: Option<(u16, usize)>,
+}
+
+impl Arrival {
+    /// Whether the server did what it was asked.
+    pub fn is_served(&self) -> bool {
+        self.answer.is_some_and(|(status, _)| (200..300).contains(&status))
+    }
+}
+
+/// Shows of the body only its length.
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, from, line, fields, body, answer } = self;
+        write!(f, "{at} {from} {line} {fields:?} {} bytes, {answer:?}", body.len())
+    }
 }
 
 /// A tap that runs for as long as the program.
