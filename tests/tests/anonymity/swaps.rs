@@ -360,15 +360,14 @@ impl Stage {
 
 /// Who sees a difference.
 fn noticed(before: &Views, after: &Views) -> Vec<&'static str> {
-    let differs = |name: &&&'static str| {
-        let (before, after) = (&before[**name], &after[**name]);
-        let first = before.iter().zip(after).find(|(before, after)| before != after);
-        if before != after {
-            println!("{name}: {} and {} requests, {first:?}", before.len(), after.len());
-        }
-        before != after
-    };
-    before.keys().filter(differs).copied().collect()
+    before.keys().filter(|name| before[*name] != after[*name]).copied().collect()
+}
+
+/// The first difference at each party, to be read by people.
+fn differences(before: &Views, after: &Views) -> String {
+    let pairs = before.iter().map(|(name, view)| (name, view.iter().zip(&after[name])));
+    let first = pairs.map(|(name, mut pairs)| (name, pairs.find(|(one, other)| one != other)));
+    format!("{:#?}", first.collect::<Vec<_>>())
 }
 
 fn randomness(seed: u64, drawn: &Arc<AtomicU64>) -> Random {
@@ -445,10 +444,10 @@ fn swaps_change_what_they_may_and_leaks_are_noticed() {
     for (swap, parties) in may_differ {
         let after = stage.run(&swap.cast, None);
         assert_eq!(stage.collect(), result);
-        assert_eq!(noticed(&before, &after), parties);
+        assert_eq!(noticed(&before, &after), parties, "{}", differences(&before, &after));
         let before = (swap.hide)(&stage, before.clone(), &CAST);
         let after = (swap.hide)(&stage, after, &swap.cast);
-        assert_eq!(noticed(&before, &after), [""; 0]);
+        assert_eq!(noticed(&before, &after), [""; 0], "{}", differences(&before, &after));
     }
 
     for (leak, swap, parties) in LEAKS {
