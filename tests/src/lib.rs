@@ -5,7 +5,8 @@
 //! what `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload
 //! from this process, [`http`] is a minimal client. [`world`] adds a log, its witnesses and a relay
 //! (each a [`service`]), and whole devices, which [`phone`] runs in this process. [`pipe`] records
-//! what passes between two parties. [`crash`] is the crash campaign; the tests run a slice of it.
+//! what passes between two parties, [`tap`] every request to a party, with its time. [`crash`] is the
+//! crash campaign; the tests run a slice of it.
 
 pub mod cli;
 pub mod crash;
@@ -17,6 +18,7 @@ pub mod phone;
 pub mod pipe;
 pub mod process;
 pub mod service;
+pub mod tap;
 pub mod task;
 pub mod token_services;
 pub mod world;

@@ -10,6 +10,7 @@ mod hostile;
 mod rotation;
 mod standalone;
 mod suites;
+mod swaps;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@
 
 mod audience;
 mod author;
-mod certificates;
+pub(crate) mod certificates;
 mod chains;
 mod crashes;
 mod leader;
@@ -18,7 +18,7 @@ mod rogue;
 mod torsion;
 mod twice;
 mod windows;
-mod wire;
+pub(crate) mod wire;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -139,7 +139,7 @@ fn found<'a>(
 }
 
 /// The two halves of a key file.
-fn keypair(world: &World, file: &str) -> HpkeKeypair {
+pub(crate) fn keypair(world: &World, file: &str) -> HpkeKeypair {
     let text = fs::read_to_string(world.path(file)).unwrap();
     let table: toml::Table = text.parse().unwrap();
     let config = table["hpke_config"].as_str().unwrap();

@@ -21,7 +21,8 @@ use super::{CHECKPOINT_PATH, first, rows};
 
 /// The longest checkpoint note that a reader accepts.
 pub const MAX_CHECKPOINT: usize = first::MAX_NOTE;
-/// How many tiles a reader remembers: 8 MiB.
+/// How many tiles a reader remembers: 8 MiB, a log of 262,144 entries. In a longer one, tiles of old
+/// entries may be fetched again.
 const CACHED_TILES: usize = 1024;
 const WIDTH: u64 = TILE_WIDTH as u64;
 
@@ -270,6 +271,9 @@ impl<F: Fetch> Reader<F> {
         let leaf = leaves.first().ok_or_else(outside)?;
         verify_inclusion(leaf, begin, tree.size, &proof, &tree.root)
             .map_err(|_| ReaderError::Mismatch(path))?;
+        // Whoever has read the entries fetches none of their tiles: which ones a proof needs depends
+        // on what was seen before, and the log must not learn that.
+        self.remember(tile, &own);
         Ok(entries.into_iter().map(<[u8]>::to_vec).collect())
     }
 
@@ -281,12 +285,16 @@ impl<F: Fetch> Reader<F> {
         let full = TilePath::new(tile.level(), tile.index(), TILE_WIDTH);
         let full = full.map(|full| full.to_path()).unwrap_or_default();
         let bytes = self.either(&tile.to_path(), &full, TreeHash::LEN * WIDTH as usize)?;
+        let bytes: Arc<[u8]> = bytes.into();
+        self.remember(tile, &bytes);
+        Ok(bytes)
+    }
+
+    fn remember(&mut self, tile: TilePath, bytes: &Arc<[u8]>) {
         if self.tiles.len() >= CACHED_TILES {
             self.tiles.clear();
         }
-        let bytes: Arc<[u8]> = bytes.into();
-        self.tiles.insert(tile, Arc::clone(&bytes));
-        Ok(bytes)
+        self.tiles.insert(tile, Arc::clone(bytes));
     }
 
     /// A file, or its full form. A log may drop an incomplete tile once the full tile exists, which

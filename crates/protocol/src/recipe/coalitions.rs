@@ -79,7 +79,7 @@ impl Party {
             Self::Relay => Fact {
                 learns: "which address sent something to which operator, when, in which size class; \
                          not whether it was an answer or cover",
-                shown_by: "crates/protocol/tests/views",
+                shown_by: "tests/tests/anonymity/swaps.rs",
             },
             Self::Log => Fact {
                 learns: "that somebody reads recipes and keys",

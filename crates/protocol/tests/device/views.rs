@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Assessments, Check, View, Watch, WatchError};
-use sotto_protocol::device::{DeviceStore, MemoryState, PassError, advance, consider};
+use sotto_protocol::device::{DeviceStore, MemoryState, PassError, advance, consider, follow};
 use sotto_protocol::log::{Fetch, FetchError};
 use sotto_protocol::trust::Trust;
 use sotto_testing::keys::rng;
 use sotto_testing::log::{Batch, Files, at};
-use sotto_testing::recipe::{HOUR, NOW, recipe, recipe_entry, reclaim, trust_file};
-use sotto_testing::world::{Plan, World};
+use sotto_testing::recipe::{DAY, HOUR, NOW, recipe, recipe_entry, reclaim, trust_file};
+use sotto_testing::world::{Plan, World, seen};
+use sotto_wire::{Checkpoint, Note};
 
 /// Files that change while they are being read.
 struct Shared(Rc<RefCell<Files>>);
@@ -20,6 +21,19 @@ struct Shared(Rc<RefCell<Files>>);
 impl Fetch for Shared {
     fn fetch(&mut self, path: &str, limit: usize) -> Result<Option<Vec<u8>>, FetchError> {
         self.0.borrow_mut().fetch(path, limit)
+    }
+}
+
+/// Files, and every path that was asked for.
+struct Recorded {
+    files: Files,
+    paths: Rc<RefCell<Vec<String>>>,
+}
+
+impl Fetch for Recorded {
+    fn fetch(&mut self, path: &str, limit: usize) -> Result<Option<Vec<u8>>, FetchError> {
+        self.paths.borrow_mut().push(path.to_owned());
+        self.files.fetch(path, limit)
     }
 }
 
@@ -75,6 +89,35 @@ fn the_witnessed_time_never_goes_back() {
     assert_eq!(seen, None);
     older.walk(&mut store, 1).unwrap();
     assert_eq!(store.state().time(), NOW - HOUR);
+}
+
+/// The log must not learn from what a device reads, after a restart, how far it had read before. Three
+/// tiles are full, and a proof from each older tree needs other hashes.
+#[test]
+fn what_a_device_reads_says_nothing_about_what_it_saw_before() {
+    let mut plan = Plan::new();
+    let entries = |batch: u32| (0..100).map(|i| format!("{batch} {i}").into_bytes()).collect();
+    let batch = |number| Batch { entries: entries(number), times: at(NOW - 2 * HOUR) };
+    plan.later = (0..9).map(batch).collect();
+    let world = plan.build();
+    let read = |known: Option<&Note>| {
+        let mut store = MemoryState::default();
+        if let Some(known) = known {
+            let checkpoint = Checkpoint::parse(known.text()).unwrap();
+            store.commit(seen(checkpoint, NOW - 41 * DAY)).unwrap();
+        }
+        let paths = Rc::<RefCell<Vec<String>>>::default();
+        let files = Recorded { files: world.log.files.clone(), paths: Rc::clone(&paths) };
+        let mut watch = Watch::new(files);
+        watch.refresh(&world.trust, world.now).unwrap();
+        follow(&mut store, &mut watch, &world.trust, world.now).unwrap();
+        paths.take()
+    };
+    let first = read(None);
+    assert!(first.contains(&"tile/entries/002".to_owned()), "{first:?}");
+    for known in &world.log.checkpoints {
+        assert_eq!(read(Some(known)), first, "{}", known.text());
+    }
 }
 
 #[test]
