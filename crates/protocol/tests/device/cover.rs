@@ -194,10 +194,8 @@ impl Fleet {
                 }
                 continue;
             }
-            let pending = store.state().pending().next().map(|(_, pending)| pending.clone());
-            let Some(pending) = pending.filter(|pending| pending.is_due(Moment(now))) else {
-                continue;
-            };
+            let due = store.state().due(Moment(now)).next();
+            let Some(pending) = due.map(|(_, pending)| pending.clone()) else { continue };
             store.commit(Change::Sending { recipe }).unwrap();
             if life.sends.is_empty() {
                 life.gap = now - read;

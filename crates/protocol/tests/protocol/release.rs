@@ -186,7 +186,8 @@ fn ten_units() -> Recipe {
 
 /// The rate rule of that recipe alone.
 fn rate_rule(audience: u64) -> ReleaseRules {
-    ReleaseRules { max_window_s: None, ..ReleaseRules::of(&ten_units(), Some(audience)) }
+    let rate = ReleaseRules::of(&ten_units(), Some(audience)).rate;
+    ReleaseRules { rate, ..ReleaseRules::default() }
 }
 
 #[test]
