@@ -276,3 +276,29 @@ fn nobody_has_to_be_found_to_begin_with() {
     let error = args.nothing_missing().unwrap_err().to_string();
     assert!(error.contains("missing: --leader-operator, --leader-url"), "{error}");
 }
+
+/// Whoever is interrupted finds the answers as defaults, and the file goes when the recipe is there.
+#[test]
+fn an_interrupted_person_goes_on_where_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = || NewArgs {
+        window: 3_600,
+        out: Some(folder.path().join("commute.toml")),
+        ..NewArgs::default()
+    };
+    let ask = |mut input: &[u8]| {
+        let mut shown = Vec::new();
+        let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
+        let draft = args().draft(&mut inquiry, NOW).ok();
+        (draft, String::from_utf8(shown).unwrap())
+    };
+    let (nothing, _) = ask(b"commute\nHow long?\n\nshort,long\nminutes:int\n");
+    assert_eq!(nothing, None);
+    // The name, then Enter for what was answered, the mapping, the population, and Enter again.
+    let again = "commute\n\n\n\n\nminutes < 15 ? 0 : 1\n1e6\n\n\n\n\n\n\n\n";
+    let (draft, shown) = ask(again.as_bytes());
+    let draft = draft.unwrap();
+    assert_eq!((draft.purpose.as_str(), draft.parties), ("How long?", None));
+    assert!(shown.contains("[short,long]") && shown.contains("[minutes:int]"), "{shown}");
+    assert!(matches!(draft.query, Query::Histogram { buckets: 3, fallback: 2, .. }));
+}
