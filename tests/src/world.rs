@@ -278,13 +278,16 @@ impl World {
         arguments.extend(["--attribute", "minutes:int", "--labels", "short,middle,long"]);
         arguments.extend(["--mapping", "minutes < 15 ? 0 : minutes < 45 ? 1 : 2"]);
         arguments.extend(["--population", &count, "--min-batch", &count, "--rate", "1"]);
-        arguments.extend(["--epsilon0", "30"]);
+        arguments.extend(["--epsilon0", "30", "--fallback", "short"]);
         arguments.extend(when);
         arguments.extend(["--leader-operator", "leader.example", "--leader-url", &leader]);
         arguments.extend(["--helper-operator", "helper.example", "--helper-url", helper]);
         arguments.extend(["--collector-key", "collector.toml", "--log-origin", "log.example"]);
         let issuers = self.tokens.as_ref().map(TokenServices::issuers);
         match &issuers {
+            Some([(leader, _), (helper, _)]) if leader == helper => {
+                arguments.extend(["--leader-issuer", leader, "--insecure-single-issuer"]);
+            }
             Some([(leader, _), (helper, _)]) => {
                 arguments.extend(["--leader-issuer", leader, "--helper-issuer", helper]);
             }

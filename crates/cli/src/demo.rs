@@ -6,35 +6,45 @@
 
 mod chart;
 mod collecting;
+mod data;
 mod exact;
+mod question;
 mod result;
 mod sampled;
 mod servers;
 mod words;
+
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use rand_core::Rng;
 use sotto_wire::Probability;
 
+use self::question::Question;
 use self::result::DemoResult;
-use self::words::Words;
 use crate::output::{Outcome, Output, WithHint};
 use crate::random;
 
 /// Runs everything in one process.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "With --json, one object: devices, participated, min_batch, batches, buckets, \
+#[command(after_help = "Your own question, before any operator exists:\n  sotto recipe new\n  \
+    sotto demo --recipe FILE\n\nWith --json, one object: devices, participated, min_batch, batches, buckets, \
     reports, privacy, relay and tokens (these three not with --exact), elapsed_s. A bucket has its label, the true value (known to \
     the demo, which plays every part), the estimate that the analyst gets, its standard error and 95 % \
-    interval (noise and sampling together), and the interval of the noise alone."
-)]
+    interval (noise and sampling together), and the interval of the noise alone.")]
 pub(crate) struct DemoArgs {
     /// The number of simulated devices.
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 2_000, conflicts_with = "data", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     devices: u32,
-    /// Decides which word each device holds: the same seed gives the same true values.
+    /// Ask this recipe instead of which word a device holds.
+    #[arg(long, value_name = "FILE", conflicts_with = "exact")]
+    recipe: Option<PathBuf>,
+    /// The devices, instead of made-up ones: a CSV file with the names of the recipe's attributes in
+    /// the first line, then a line for each device.
+    #[arg(long, value_name = "FILE", requires = "recipe")]
+    data: Option<PathBuf>,
+    /// Decides what each device holds: the same seed gives the same true values.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// Run plain DAP without recipe, sampling and noise: the estimate is the exact value.
@@ -49,9 +59,7 @@ pub(crate) struct DemoArgs {
 /// The complete parameters of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) words: Words,
-    /// The bucket of each device.
-    pub(crate) held: Vec<u32>,
+    pub(crate) question: Question,
     pub(crate) seed: u64,
     pub(crate) min_batch_size: u64,
     /// The probability with which a device takes part.
@@ -59,15 +67,20 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// How many devices hold each word.
-    fn truth(&self) -> Vec<u64> {
-        let mut truth = vec![0; self.words.labels().len()];
-        for bucket in &self.held {
-            if let Some(count) = truth.get_mut(*bucket as usize) {
+    /// How many devices of each kind there are.
+    fn of_each_kind(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.question.kinds.len()];
+        for kind in &self.question.held {
+            if let Some(count) = counts.get_mut(*kind as usize) {
                 *count += 1;
             }
         }
-        truth
+        counts
+    }
+
+    /// The number of devices.
+    fn devices(&self) -> u64 {
+        self.question.held.len() as u64
     }
 }
 
@@ -83,12 +96,15 @@ pub(crate) struct Explanation {
 impl DemoArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
         let plan = self.plan()?;
-        output.remark(format!(
-            "{} devices, each holding one of {} words. Leader, helper and collector will learn how \
-             many devices hold each word, and nothing about any single device.",
-            plan.held.len(),
-            plan.words.labels().len(),
-        ));
+        output.remark(match &self.recipe {
+            None => format!(
+                "{} devices, each holding one of {} words. Leader, helper and collector will learn how \
+                 many devices hold each word, and nothing about any single device.",
+                plan.devices(),
+                plan.question.labels.len(),
+            ),
+            Some(_) => format!("{} devices: {}", plan.devices(), plan.question.draft.purpose),
+        });
         // The demo without --exact may change; the one with it must not.
         let run = if self.exact { exact::run } else { sampled::run };
         let (result, explanation) = run(&plan, output)?;
@@ -101,27 +117,37 @@ impl DemoArgs {
     }
 
     fn plan(&self) -> Result<Plan> {
-        let words = Words::load()?;
         let seed = self.seed.unwrap_or_else(|| u64::from(random::system().next_u32()));
-        let rate = if self.exact { Probability::ONE } else { Probability::new(1, 2)? };
-        let min_batch_size = self.min_batch_size(rate)?;
-        let held = words.draw(self.devices as usize, seed);
-        Ok(Plan { words, held, seed, min_batch_size, rate })
+        let question = match &self.recipe {
+            None => question::words(self.devices, seed)?,
+            Some(recipe) => question::own(recipe, self.data.as_deref(), self.devices, seed)?,
+        };
+        let devices = question.held.len() as u64;
+        let (own_rate, own_batch) = (question.draft.sampling.rate, question.draft.min_batch);
+        // A recipe for a million devices does not fit the demo's few.
+        let fits = self.recipe.is_some() && safe_batch(devices, own_rate) >= own_batch;
+        let rate = match self.exact {
+            true => Probability::ONE,
+            false if fits => own_rate,
+            false => Probability::new(1, 2)?,
+        };
+        let wanted = self.min_batch_size.or(fits.then_some(own_batch));
+        let min_batch_size = self.min_batch_size(devices, rate, wanted)?;
+        Ok(Plan { question, seed, min_batch_size, rate })
     }
 
     /// The requested minimum batch size, or one that this many devices reach even in an unlucky
     /// run.
-    fn min_batch_size(&self, rate: Probability) -> Result<u64> {
-        let devices = u64::from(self.devices);
-        let expected = devices as f64 * rate.to_f64();
-        let safe = if self.exact { devices } else { (expected - 4.0 * expected.sqrt()) as u64 };
+    fn min_batch_size(&self, devices: u64, rate: Probability, wanted: Option<u64>) -> Result<u64> {
+        let safe = if self.exact { devices } else { safe_batch(devices, rate) };
         if safe == 0 {
-            return Err(anyhow!(
-                "{devices} devices are too few: about half of them take part, at random"
-            ))
-            .hint("give at least 34 --devices, or --exact");
+            let few = "devices are too few: about half of them take part, at random";
+            return Err(anyhow!("{devices} {few}")).hint(match &self.data {
+                None => "give at least 34 --devices, or --exact",
+                Some(_) => "give at least 34 lines of --data",
+            });
         }
-        let size = self.min_batch_size.unwrap_or(if self.exact { safe.min(100) } else { safe });
+        let size = wanted.unwrap_or(if self.exact { safe.min(100) } else { safe });
         ensure!(size > 0, "--min-batch-size must be at least 1");
         if size > safe {
             return Err(anyhow!(
@@ -140,7 +166,8 @@ impl DemoArgs {
         explanation: &Explanation,
     ) -> Result<()> {
         output.line("")?;
-        let mut lines = chart::chart(&result.buckets).into_iter();
+        let heading = if self.recipe.is_some() { "answer" } else { "word" };
+        let mut lines = chart::chart(heading, &result.buckets).into_iter();
         if let Some(head) = lines.next() {
             output.line(output.bold(&head))?;
         }
@@ -174,9 +201,19 @@ impl DemoArgs {
             "Not private yet",
             explanation.caveats.iter().map(|line| (*line).to_owned()),
         )?;
+        if let Some(recipe) = &self.recipe {
+            let recipe = recipe.display();
+            let differences = plan.question.differences.iter().cloned();
+            section(output, "Not as in your recipe", differences)?;
+            let next = [
+                format!("sotto recipe explain {recipe}   what the owner of a device reads"),
+                format!("sotto recipe check {recipe}   what a device says, and what is missing"),
+            ];
+            return section(output, "Try next", next.into_iter());
+        }
         let next = [
             format!("sotto demo --devices 20000 --seed {}", plan.seed),
-            format!("sotto demo --devices {} --seed {} --json", plan.held.len(), plan.seed),
+            format!("sotto demo --devices {} --seed {} --json", plan.devices(), plan.seed),
             format!(
                 "sotto demo --exact --seed {}   the same without sampling and noise",
                 plan.seed
@@ -186,6 +223,12 @@ impl DemoArgs {
         ];
         section(output, "Try next", next.into_iter())
     }
+}
+
+/// The largest batch that is filled even in an unlucky run.
+fn safe_batch(devices: u64, rate: Probability) -> u64 {
+    let expected = devices as f64 * rate.to_f64();
+    (expected - 4.0 * expected.sqrt()) as u64
 }
 
 fn section(output: &Output, title: &str, lines: impl Iterator<Item = String>) -> Result<()> {
@@ -201,7 +244,8 @@ mod tests {
     use super::*;
 
     fn args(devices: u32, min_batch_size: Option<u64>) -> DemoArgs {
-        DemoArgs { devices, seed: Some(7), exact: true, min_batch_size }
+        let (recipe, data) = (None, None);
+        DemoArgs { devices, recipe, data, seed: Some(7), exact: true, min_batch_size }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod coalitions;
 pub(crate) mod describe;
 mod diff;
 mod examine;
-mod example;
+pub(crate) mod example;
 mod explain;
 #[cfg(test)]
 mod mechanisms;

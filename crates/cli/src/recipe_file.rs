@@ -8,21 +8,21 @@ use sotto_crypto::blind_rsa::TokenKey;
 use sotto_crypto::note;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{EndorsedKey, KeyDraft};
+use sotto_wire::recipe::{Aggregator, EndorsedKey, KeyDraft, PartiesDraft, TokensDraft, line_of};
 use sotto_wire::{
-    Entry, EntryId, EntryKind, KeyName, PublicKey, Recipe, RecipeDraft, Role, Signer,
+    Entry, EntryId, EntryKind, KeyName, KeySet, PublicKey, Recipe, RecipeDraft, Role, Signer,
 };
 
 use crate::log_source::{LogArgs, Snapshot};
 use crate::output::WithHint;
 use crate::private_file::read_bytes;
-use crate::trust_file;
+use crate::{keys, trust_file};
 
 /// The contents of a file.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// TOML; author, VDAF and token keys may be missing.
-    Draft(Box<RecipeDraft>),
+    /// TOML, with its text; author, VDAF, parties and token keys may be missing.
+    Draft(Box<RecipeDraft>, String),
     /// Canonical JSON.
     Json(Box<Recipe>),
     /// A signed note, of any kind.
@@ -32,26 +32,39 @@ pub(crate) enum Form {
 /// A recipe from any source.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The recipe. Placeholders stand for an author or token keys that the draft does not have.
+    /// The recipe. Placeholders stand for an author, parties or token keys that the draft does not
+    /// have.
     pub(crate) recipe: Recipe,
     /// The signed entry; its author's signature is verified.
     pub(crate) entry: Option<Entry>,
     /// Whether the author is known.
     pub(crate) author_known: bool,
+    /// Whether the parties are known.
+    pub(crate) parties_known: bool,
     /// Whether the recipe has its token keys, or needs none.
     pub(crate) token_keys_known: bool,
+    /// The text that a person wrote.
+    pub(crate) text: Option<String>,
     /// Its index in the log that it came from.
     pub(crate) index: Option<u64>,
 }
 
 impl Loaded {
-    fn complete(recipe: Recipe, entry: Option<Entry>) -> Self {
-        Self { recipe, entry, author_known: true, token_keys_known: true, index: None }
+    pub(crate) fn complete(recipe: Recipe, entry: Option<Entry>) -> Self {
+        Self {
+            recipe,
+            entry,
+            author_known: true,
+            parties_known: true,
+            token_keys_known: true,
+            text: None,
+            index: None,
+        }
     }
 
     /// Whether the id is known: the id of a recipe with placeholders means nothing.
     pub(crate) fn id_known(&self) -> bool {
-        self.author_known && self.token_keys_known
+        self.author_known && self.parties_known && self.token_keys_known
     }
 }
 
@@ -123,19 +136,50 @@ fn parse(bytes: &[u8]) -> Result<Form> {
         return Ok(Form::Json(Box::new(Recipe::parse(json).hint(hint)?)));
     }
     let text = std::str::from_utf8(bytes).context("neither TOML, JSON nor a signed entry")?;
-    let hint = "docs/recipes.md describes the fields; `sotto recipe new` writes an example";
-    Ok(Form::Draft(Box::new(RecipeDraft::from_toml(text).hint(hint)?)))
+    let hint = "docs/recipe-format.md describes the fields; `sotto recipe new` writes an example";
+    let draft = RecipeDraft::from_toml(text).hint(hint)?;
+    // A rule that is broken is reported with its line, which nobody knows later.
+    with_stand_ins(draft.clone()).map_err(|error| anyhow!(located(text, &error.to_string())))?;
+    Ok(Form::Draft(Box::new(draft), text.to_owned()))
 }
+
+/// A reason with the line of the key that it names.
+pub(crate) fn located(text: &str, reason: &str) -> String {
+    match line_of(text, reason) {
+        Some(line) => format!("line {line}: {reason}"),
+        None => reason.to_owned(),
+    }
+}
+
+/// The parties of a draft that cannot do without any more.
+pub(crate) fn parties(draft: &RecipeDraft) -> Result<&PartiesDraft> {
+    draft.parties.as_ref().ok_or_else(|| anyhow!(NO_PARTIES)).hint(
+        "fill in [parties], which `sotto recipe new` wrote at the end of the file; \
+         `sotto demo --recipe FILE` tries the recipe without",
+    )
+}
+
+/// Why a draft without parties is not a recipe yet.
+pub(crate) const NO_PARTIES: &str =
+    "[parties] is missing: who runs leader, helper, log and issuers, and the collector's key";
 
 impl Form {
     /// The recipe, with placeholders for what is not known yet.
     pub(crate) fn loaded(self) -> Result<Loaded> {
         match self {
-            Self::Draft(draft) => {
+            Self::Draft(draft, text) => {
                 let author_known = draft.author.is_some();
-                let token_keys_known = draft.tokens.missing_key().is_none();
+                let tokens = draft.tokens();
+                let parties_known = tokens.is_some();
+                let token_keys_known = tokens.is_some_and(|tokens| tokens.missing_key().is_none());
                 let recipe = with_stand_ins(*draft)?;
-                Ok(Loaded { recipe, entry: None, author_known, token_keys_known, index: None })
+                Ok(Loaded {
+                    author_known,
+                    parties_known,
+                    token_keys_known,
+                    text: Some(text),
+                    ..Loaded::complete(recipe, None)
+                })
             }
             Self::Json(recipe) => Ok(Loaded::complete(*recipe, None)),
             Self::Entry(entry) => {
@@ -168,7 +212,8 @@ pub(crate) fn kind_words(kind: EntryKind) -> &'static str {
     }
 }
 
-/// The recipe of a draft, with placeholders for an author and token keys that it does not have yet.
+/// The recipe of a draft, with placeholders for an author, parties and token keys that it does not
+/// have yet.
 pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     let author = draft.author.clone().map_or_else(stand_in, Ok)?;
     let vdaf = match draft.vdaf {
@@ -179,8 +224,11 @@ pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     // Has the form of a key, but is not usable as one.
     let [first, second] =
         [TokenKey::from_modulus(&[0xff; 256])?, TokenKey::from_modulus(&[0xef; 256])?];
+    if draft.parties.is_none() {
+        draft.parties = Some(stand_in_parties()?);
+    }
     for (role, stand_in) in [(Role::Leader, first), (Role::Helper, second)] {
-        if let Some(key) = draft.tokens.key_mut(role)
+        if let Some(key) = draft.token_key_mut(role)
             && let KeyDraft::Missing(issuer) = key
         {
             let stand_in = EndorsedKey::new(issuer.clone(), stand_in.spki(), expires, &[0; 64]);
@@ -194,6 +242,26 @@ pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
 fn stand_in() -> Result<Signer> {
     let name: KeyName = "unsigned".parse()?;
     Ok(Signer { name, key: PublicKey::new([0; 32]) })
+}
+
+/// Placeholders for parties that are not known yet. They are never published.
+fn stand_in_parties() -> Result<PartiesDraft> {
+    let aggregator = |role: &str| {
+        let operator = format!("{role}-not-known-yet");
+        let url = format!("https://{operator}.example/");
+        anyhow::Ok(Aggregator { operator: operator.parse()?, url })
+    };
+    let issuer = |name: &str| anyhow::Ok(KeyDraft::Missing(name.parse()?));
+    Ok(PartiesDraft {
+        leader: aggregator("leader")?,
+        helper: aggregator("helper")?,
+        collector_hpke_config: KeySet::config_text(keys::generate_hybrid(0).config()),
+        log: "log-not-known-yet".to_owned(),
+        tokens: TokensDraft::RateLimited {
+            leader: issuer("leader-issuer-not-known-yet")?,
+            helper: issuer("helper-issuer-not-known-yet")?,
+        },
+    })
 }
 
 fn by_name(name: &str, snapshot: &mut Snapshot) -> Result<(u64, Entry)> {

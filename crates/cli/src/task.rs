@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use crate::output::{Outcome, Output};
 
-pub(crate) use new::{NewTask, new_task};
+pub(crate) use new::{NewTask, new_task, same_server};
 pub(crate) use show::report_bytes;
 
 /// Makes and shows tasks.

@@ -114,3 +114,81 @@ fn the_demo_samples_randomizes_and_says_what_it_cost() {
         }
     }
 }
+
+/// From an empty folder: one's own question, simulated, in two commands.
+#[test]
+fn somebody_asks_their_own_question_before_any_operator_exists() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let command = Command::new(env!("CARGO_BIN_EXE_sotto"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(command.status.code(), Some(0), "{}", String::from_utf8_lossy(&command.stderr));
+        String::from_utf8(command.stdout).unwrap()
+    };
+    let mut new = vec!["recipe", "new", "commute", "--purpose", "How long do people commute?"];
+    new.extend(["--attribute", "minutes:int", "--labels", "short,middle,long"]);
+    new.extend(["--mapping", "minutes < 15 ? \"short\" : minutes < 45 ? \"middle\" : \"long\""]);
+    new.extend(["--population", "1e6"]);
+    run(&new);
+    let shown = run(&["demo", "--recipe", "commute.toml", "--devices", "60", "--seed", "7"]);
+    for part in
+        ["short", "middle", "long", "unknown", "The values are made up", "1,000,000 devices"]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(shown.contains("Operators, keys, tokens and times are the demo's"), "{shown}");
+
+    // With one's own values, of which two are missing.
+    let values: String = (0..60).map(|number| format!("{}\n", number % 3 * 20)).collect();
+    let path = folder.path().join("values.csv");
+    std::fs::write(&path, format!("minutes\n{values}\"\"\n\"\"\n")).unwrap();
+    let demo = ["demo", "--recipe", "commute.toml", "--data", "values.csv"];
+    let found: Value = serde_json::from_str(&run(&[&demo[..], &["--json"]].concat())).unwrap();
+    assert_eq!(found["devices"], 62);
+    let truth = |bucket: &Value| (bucket["label"].clone(), bucket["true"].as_u64().unwrap());
+    let truth: Vec<_> = found["buckets"].as_array().unwrap().iter().map(truth).collect();
+    let expected = [("short", 20), ("middle", 40), ("long", 0), ("unknown", 2)];
+    assert_eq!(truth, expected.map(|(label, count)| (Value::from(label), count)));
+    assert!(found["privacy"]["epsilon"].as_f64().unwrap() > 0.0);
+    let shown = run(&demo);
+    let reason = "2 devices count as bucket 3 (unknown): attribute `minutes` is not declared";
+    assert!(shown.contains(reason), "{shown}");
+
+    // A wrong column is an error, not a bucket.
+    std::fs::write(&path, format!("minuts\n{values}")).unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_sotto")).args(demo).current_dir(folder.path()).output();
+    let error = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(error.contains("line 1: the recipe declares no attribute `minuts`"), "{error}");
+    assert!(error.contains("hint: write the names in the first line: minutes"), "{error}");
+}
+
+/// An exact sum has no claim: the demo's devices allow it, and the sum is an estimate.
+#[test]
+fn sums_can_be_tried_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let command = Command::new(env!("CARGO_BIN_EXE_sotto"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(command.status.code(), Some(0), "{}", String::from_utf8_lossy(&command.stderr));
+        command.stdout
+    };
+    let mut new =
+        vec!["recipe", "new", "total", "--purpose", "How long in total?", "--kind", "sum"];
+    new.extend(["--max", "240", "--attribute", "minutes:int", "--mapping", "minutes"]);
+    new.extend(["--population", "60", "--rate", "1", "--min-batch", "20", "--insecure-exact"]);
+    run(&new);
+    let demo = ["demo", "--recipe", "total.toml", "--devices", "60", "--seed", "3", "--json"];
+    let found: Value = serde_json::from_slice(&run(&demo)).unwrap();
+    assert_eq!((&found["participated"], &found["min_batch"]), (&Value::from(60), &Value::from(20)));
+    let sum = &found["buckets"][0];
+    assert_eq!(sum["label"], "sum");
+    assert_eq!(sum["estimate"], sum["true"], "everybody answers, without noise");
+    assert_eq!(found["privacy"], Value::Null);
+}

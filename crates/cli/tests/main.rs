@@ -8,5 +8,6 @@ mod binary;
 mod demo;
 mod interop;
 mod log;
+mod mistakes;
 mod recipe;
 mod serve;

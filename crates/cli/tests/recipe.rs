@@ -14,7 +14,7 @@ use sotto_crypto::note::NoteKey;
 use sotto_wire::{Checkpoint, Entry, Note, Recipe, TlogProof};
 use tempfile::TempDir;
 
-fn sotto(folder: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn sotto(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sotto"))
         .args(arguments)
         .current_dir(folder)
@@ -45,7 +45,7 @@ fn failed(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// Without tokens: there is no issuer here.
-const NEW: [&str; 25] = [
+const NEW: [&str; 27] = [
     "recipe",
     "new",
     "commute",
@@ -57,6 +57,8 @@ const NEW: [&str; 25] = [
     "short,middle,long",
     "--mapping",
     "minutes < 15 ? 0 : minutes < 45 ? 1 : 2",
+    "--fallback",
+    "short",
     "--population",
     "1000000",
     "--leader-operator",
@@ -74,7 +76,7 @@ const NEW: [&str; 25] = [
 ];
 
 /// A folder with `commute.toml`, the collector's key and the author's key.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     good(folder.path(), &["keys", "new", "--id", "7", "--out", "collector.toml"]);
     good(folder.path(), &["keys", "signer", "--name", "analytics.example", "--out", "author.key"]);
@@ -478,5 +480,41 @@ fn schemas_are_json() {
         let schema: Value =
             serde_json::from_str(&good(Path::new("."), &["recipe", "schema", kind])).unwrap();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{kind}");
+    }
+}
+
+/// The parties are added later; until then every command says what is missing.
+#[test]
+fn a_question_comes_before_its_operators() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    good(folder, &["keys", "signer", "--name", "analytics.example", "--out", "author.key"]);
+    let new = [&NEW[..11], &["--population", "1e6", "--epsilon", "0.05"]].concat();
+    good(folder, &new);
+    let text = fs::read_to_string(folder.join("commute.toml")).unwrap();
+    assert!(text.contains("labels = [\"short\", \"middle\", \"long\", \"unknown\"]"), "{text}");
+    assert!(text.contains("fallback = 3") && text.contains("#[parties.leader]"), "{text}");
+    let checked = sotto(folder, &["recipe", "check", "commute.toml"]);
+    assert_eq!(checked.status.code(), Some(1));
+    let checked = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.contains("operators         FAILED  [parties] is missing"), "{checked}");
+    assert!(checked.contains("device computes"), "everything else is shown: {checked}");
+    let shown = good_json(folder, &["recipe", "show", "commute.toml"]);
+    assert_eq!(shown["parties"], json!(null), "no placeholders are shown");
+    assert!(
+        good(folder, &["recipe", "show", "commute.toml"]).contains("none yet: fill in [parties]")
+    );
+    good(folder, &["recipe", "explain", "commute.toml"]);
+    let url = one_entry_log();
+    for command in ["publish", "tokens"] {
+        let mut arguments = vec!["recipe", command, "commute.toml", "--signer", "author.key"];
+        arguments.extend(if command == "publish" {
+            ["--log", &url]
+        } else {
+            ["--leader-issuer", &url]
+        });
+        let error = failed(folder, &arguments);
+        assert!(error.contains("[parties] is missing: who runs leader, helper"), "{error}");
+        assert!(error.contains("hint: fill in [parties]"), "{error}");
     }
 }

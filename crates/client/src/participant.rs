@@ -29,7 +29,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::admission::{Silence, WatchError};
 use sotto_protocol::device::tokens::Snapshot;
 use sotto_protocol::device::{
-    self, DeviceStore, Errand, PassError, Pending, StateError, follow, next_pass,
+    self, AuditLine, DeviceStore, Errand, PassError, Pending, StateError, follow, next_pass,
 };
 use sotto_protocol::token::AttestError;
 use sotto_protocol::trust::Trust;
@@ -160,6 +160,11 @@ impl<S: DeviceStore> Participant<S> {
     /// The log, as far as it was read.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// The device's history, oldest first: which recipes were considered, never which were answered.
+    pub fn audit(&self) -> &[AuditLine] {
+        self.store.state().audit()
     }
 
     /// The answers that are not delivered yet. For tests and simulated fleets: a real host must

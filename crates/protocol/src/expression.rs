@@ -142,6 +142,11 @@ impl Expression {
         &self.attributes
     }
 
+    /// The constant numbers and texts that can be its value: those in the branches of `c ? a : b`.
+    pub fn constants(&self) -> Vec<Value> {
+        self.tree.constants()
+    }
+
     /// The text, as it was written.
     pub fn source(&self) -> &str {
         &self.source

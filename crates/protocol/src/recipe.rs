@@ -12,6 +12,8 @@ mod measure;
 mod mechanism;
 pub mod windows;
 
+use std::collections::BTreeMap;
+
 use rand_core::CryptoRng;
 use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::Charge;
@@ -20,14 +22,16 @@ use sotto_dp::recipe::{Judgement, Terms, judge};
 use sotto_dp::relay::rate_among_senders;
 use sotto_dp::{Adjacency, Error, published};
 use sotto_vdaf::Measurement;
-use sotto_wire::recipe::{Privacy, Probability, Recipe, Sampling};
+use sotto_wire::recipe::{
+    AttributeName, AttributeType, Privacy, Probability, Query, Recipe, Sampling,
+};
 use sotto_wire::{EntryId, Role};
 
 pub use self::derive::derive_task;
 pub use self::mechanism::{derive_vdaf, mechanism, recipe_vdaf, suggested_randomizer};
 use self::windows::least_share;
 use crate::admission::{Check, Silence};
-use crate::expression::{Attributes, Expression, Type, Value};
+use crate::expression::{Attributes, Expression, Reason, Type, Value};
 use crate::{Task, token::TokenTerms, trust::Trust};
 
 /// A recipe with everything that follows from it.
@@ -61,24 +65,16 @@ impl Assessment {
     pub fn new(recipe: Recipe) -> Result<Self, Silence> {
         let task =
             derive_task(&recipe).map_err(|reason| Silence::new(Check::Derivation, reason))?;
-        let compile = |source: &str| Expression::compile(source, &recipe.attributes);
-        let mapping = compile(recipe.query.mapping())
-            .map_err(|error| Silence::new(Check::Derivation, format!("mapping: {error}")))?;
-        let expected = measure::mapping_types(&recipe.query);
-        if !expected.contains(&mapping.result_type()) {
-            let names: Vec<String> = expected.iter().map(ToString::to_string).collect();
-            return Err(Silence::new(
-                Check::Derivation,
-                format!("the mapping gives {}, not {}", mapping.result_type(), names.join(" or ")),
-            ));
-        }
-        let predicate =
-            match &recipe.who.targeting {
-                None => None,
-                Some(targeting) => Some(compile(&targeting.predicate).map_err(|error| {
+        let mapping = check_mapping(&recipe.query, &recipe.attributes)
+            .map_err(|reason| Silence::new(Check::Derivation, reason))?;
+        let predicate = match &recipe.who.targeting {
+            None => None,
+            Some(targeting) => {
+                Some(compile(&targeting.predicate, &recipe.attributes).map_err(|error| {
                     Silence::new(Check::Targeting, format!("predicate: {error}"))
-                })?),
-            };
+                })?)
+            }
+        };
         if let Some(predicate) = &predicate
             && predicate.result_type() != Type::Bool
         {
@@ -171,7 +167,20 @@ impl Assessment {
     }
 
     fn answer(&self, attributes: &Attributes) -> sotto_dp::mechanism::Value {
-        measure::answer(&self.recipe.query, self.mapping.evaluate(attributes).ok())
+        let query = &self.recipe.query;
+        let value = self.mapping.evaluate(attributes).ok();
+        let answer = value.and_then(|value| measure::meaning(query, &value));
+        answer.unwrap_or_else(|| measure::fallback(query))
+    }
+
+    /// Why a device with these attributes counts as the fallback; `None` if it does not. Names
+    /// attributes, never their values.
+    pub fn fallback_reason(&self, attributes: &Attributes) -> Option<String> {
+        match self.mapping.evaluate(attributes) {
+            Err(error) => Some(error.to_string()),
+            Ok(value) if measure::meaning(&self.recipe.query, &value).is_some() => None,
+            Ok(_) => Some("the mapping gives a value that is counted nowhere".to_owned()),
+        }
     }
 
     /// Checks the limits of a trust file that concern the recipe alone: operators and floors.
@@ -243,6 +252,37 @@ pub fn estimates(
     level: f64,
 ) -> Result<Vec<Estimate>, Error> {
     mechanism(recipe)?.estimates(sums, reports, recipe.sampling.rate.to_f64(), level)
+}
+
+/// The mapping of a query that may read these attributes: its type must fit the query, and so must
+/// every constant that it can give.
+pub fn check_mapping(
+    query: &Query,
+    attributes: &BTreeMap<AttributeName, AttributeType>,
+) -> Result<Expression, String> {
+    let mapping =
+        compile(query.mapping(), attributes).map_err(|error| format!("mapping: {error}"))?;
+    let (found, expected) = (mapping.result_type(), measure::mapping_types(query));
+    if !expected.contains(&found) {
+        let names: Vec<String> = expected.iter().map(ToString::to_string).collect();
+        return Err(format!("the mapping gives {found}, not {}", names.join(" or ")));
+    }
+    measure::check_constants(query, &mapping)?;
+    Ok(mapping)
+}
+
+fn compile(
+    source: &str,
+    attributes: &BTreeMap<AttributeName, AttributeType>,
+) -> Result<Expression, String> {
+    Expression::compile(source, attributes).map_err(|error| match error.reason {
+        Reason::Undeclared(_) if !attributes.is_empty() => {
+            let names: Vec<&str> = attributes.keys().map(AttributeName::as_str).collect();
+            format!("{error}; declared are: {}", names.join(", "))
+        }
+        Reason::Undeclared(_) => format!("{error}; declare it under [attributes]"),
+        _ => error.to_string(),
+    })
 }
 
 fn price(recipe: &Recipe) -> Result<Option<Cost>, Silence> {

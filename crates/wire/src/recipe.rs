@@ -25,8 +25,8 @@ use crate::{BatchMode, EntryId, FormatError, HpkeConfig, KeyName};
 
 #[cfg(feature = "authoring")]
 pub use authoring::{
-    AuthoringError, KeyDraft, PartiesDraft, RecipeDraft, TokensDraft, parse_epsilon,
-    parse_probability,
+    AuthoringError, KeyDraft, PartiesDraft, RecipeDraft, TokensDraft, line_of, parse_epsilon,
+    parse_probability, parse_whole,
 };
 pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
@@ -173,6 +173,15 @@ pub enum Query {
 impl Query {
     /// The expression that gives the measurement.
     pub fn mapping(&self) -> &str {
+        match self {
+            Self::Count { mapping, .. }
+            | Self::Sum { mapping, .. }
+            | Self::Histogram { mapping, .. } => mapping,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn mapping_mut(&mut self) -> &mut String {
         match self {
             Self::Count { mapping, .. }
             | Self::Sum { mapping, .. }

@@ -118,7 +118,7 @@ fn silence_about_tokens_is_an_error() {
     let toml = recipe().to_toml();
     let (before, _) = toml.split_once("[parties.tokens]").unwrap();
     let error = RecipeDraft::from_toml(before).unwrap_err();
-    assert_eq!(error.to_string(), "parties.tokens: is missing");
+    assert!(error.to_string().contains("parties.tokens: is missing"), "{error}");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_statement_is_canonical_and_has_everything_in_it() {
 fn drafts_begin_without_keys() {
     let mut draft = RecipeDraft::from(recipe());
     let missing = |issuer| KeyDraft::Missing(name(issuer));
-    let endorsed = draft.tokens.key(Role::Leader).unwrap().clone();
+    let endorsed = draft.token_key_mut(Role::Leader).unwrap().clone();
     for (tokens, role, issuer) in [
         (
             TokensDraft::RateLimited { leader: missing("a.example"), helper: missing("b.example") },
@@ -173,8 +173,8 @@ fn drafts_begin_without_keys() {
             "a.example",
         ),
     ] {
-        draft.tokens = tokens;
-        assert_eq!(draft.tokens.missing_key(), Some((role, &name(issuer))));
+        draft.parties.as_mut().unwrap().tokens = tokens;
+        assert_eq!(draft.tokens().unwrap().missing_key(), Some((role, &name(issuer))));
         let again = RecipeDraft::from_toml(&draft.to_toml()).unwrap();
         assert_eq!(again, draft);
         let Err(AuthoringError::Rule(error)) = Recipe::from_toml(&draft.to_toml()) else {
@@ -182,8 +182,8 @@ fn drafts_begin_without_keys() {
         };
         assert!(error.to_string().contains(&format!("has no key of {issuer}")), "{error}");
     }
-    draft.tokens = TokensDraft::InsecureNone;
-    assert_eq!(draft.tokens.missing_key(), None);
+    draft.parties.as_mut().unwrap().tokens = TokensDraft::InsecureNone;
+    assert_eq!(draft.tokens().unwrap().missing_key(), None);
     assert!(Recipe::from_toml(&draft.to_toml()).is_ok());
 }
 

@@ -12,9 +12,10 @@ const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 ///
 /// The bar is as long as the estimate. A `┊` marks the true value if it differs from the end of the
 /// bar.
-pub(crate) fn chart(buckets: &[DemoBucket]) -> Vec<String> {
+pub(crate) fn chart(heading: &str, buckets: &[DemoBucket]) -> Vec<String> {
     let exact = buckets.iter().all(|bucket| bucket.stderr == 0.0);
-    let label_width = buckets.iter().map(|b| b.label.chars().count()).max().unwrap_or(0).max(4);
+    let label_width =
+        buckets.iter().map(|b| b.label.chars().count()).max().unwrap_or(0).max(heading.len());
     let largest = buckets.iter().flat_map(|b| [b.estimate, b.truth as f64]).fold(1.0, f64::max);
     let spread = |bucket: &DemoBucket| {
         if exact {
@@ -24,7 +25,7 @@ pub(crate) fn chart(buckets: &[DemoBucket]) -> Vec<String> {
         }
     };
     let spread_head = if exact { "" } else { "     (95 %)     " };
-    let head = format!("  {:<label_width$} {:>7} {:>9}{spread_head}", "word", "true", "estimate");
+    let head = format!("  {:<label_width$} {:>7} {:>9}{spread_head}", heading, "true", "estimate");
     let rows = buckets.iter().map(|bucket| {
         let estimate = if exact {
             format!("{:.0}", bucket.estimate)
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn exact_buckets_have_no_interval() {
         let buckets = [DemoBucket::exact("queen", 20, 20), DemoBucket::exact("dodo", 10, 10)];
-        insta::assert_snapshot!(chart(&buckets).join("\n"), @r"
+        insta::assert_snapshot!(chart("word", &buckets).join("\n"), @r"
           word     true  estimate
           queen      20        20 ████████████████████████████████████████
           dodo       10        10 ████████████████████
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn estimates_have_one() {
         let bucket = DemoBucket {
-            label: "tea",
+            label: "tea".to_owned(),
             truth: 10,
             estimate: 20.0,
             stderr: 5.0,
@@ -98,7 +99,7 @@ mod tests {
             noise_lo95: None,
             noise_hi95: None,
         };
-        insta::assert_snapshot!(chart(&[bucket]).join("\n"), @r"
+        insta::assert_snapshot!(chart("word", &[bucket]).join("\n"), @r"
           word    true  estimate     (95 %)
           tea       10      20.0     10 to 30     ████████████████████┊███████████████████
         ");

@@ -50,8 +50,8 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         *rejected.entry(reason.name().to_owned()).or_default() += count;
     }
     let result = DemoResult {
-        devices: plan.held.len() as u64,
-        participated: plan.held.len() as u64,
+        devices: plan.devices(),
+        participated: plan.devices(),
         min_batch: plan.min_batch_size,
         batches: vec![batch(parties.task(), &collected)],
         buckets: buckets(plan, &collected)?,
@@ -71,8 +71,8 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
 fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Result<Tally> {
     let device = Uploader::new(parties.task().clone(), parties.transport.clone());
     let uploads = Mutex::new(Tally::default());
-    let bar = output.bar("devices", plan.held.len() as u64);
-    let measurements = plan.held.iter().map(|bucket| Ok(Measurement::Histogram(*bucket)));
+    let bar = output.bar("devices", plan.devices());
+    let measurements = plan.question.held.iter().map(|bucket| Ok(Measurement::Histogram(*bucket)));
     work(measurements, DEVICES_AT_ONCE, &bar, |measurement, rng| {
         let report = device.prepare(&measurement, moment, rng)?;
         let outcomes = device.upload(std::slice::from_ref(&report), rng)?;
@@ -85,14 +85,14 @@ fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Re
 }
 
 fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<DemoBucket>> {
-    let truth = plan.truth();
+    let truth = plan.of_each_kind();
     let values = collected.collection.result.as_slice();
     ensure!(values.len() == truth.len(), "the result has {} buckets", values.len());
-    let bucket = |((label, truth), value): ((&&'static str, u64), &u128)| -> Result<DemoBucket> {
+    let bucket = |((label, truth), value): ((&String, u64), &u128)| -> Result<DemoBucket> {
         let value = u64::try_from(*value).context("a count is out of range")?;
         Ok(DemoBucket::exact(label, truth, value))
     };
-    plan.words.labels().iter().zip(truth).zip(values).map(bucket).collect()
+    plan.question.labels.iter().zip(truth).zip(values).map(bucket).collect()
 }
 
 /// One line for each party, from what was measured.
@@ -132,7 +132,7 @@ fn saw(
             "collector",
             format!(
                 "two sealed sums of {} numbers over {} reports; below {} reports, nothing",
-                plan.words.labels().len(),
+                plan.question.labels.len(),
                 result.reports.accepted,
                 plan.min_batch_size
             ),

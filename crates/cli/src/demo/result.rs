@@ -76,7 +76,7 @@ pub(crate) struct DemoInterval {
 /// A word: how many devices really hold it, and what the analyst learns.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoBucket {
-    pub(crate) label: &'static str,
+    pub(crate) label: String,
     /// Known to the demo alone, which plays every part.
     #[serde(rename = "true")]
     pub(crate) truth: u64,
@@ -106,10 +106,10 @@ pub(crate) struct DemoReports {
 
 impl DemoBucket {
     /// A bucket whose value is known exactly.
-    pub(crate) fn exact(label: &'static str, truth: u64, value: u64) -> Self {
+    pub(crate) fn exact(label: &str, truth: u64, value: u64) -> Self {
         let value = value as f64;
         Self {
-            label,
+            label: label.to_owned(),
             truth,
             estimate: value,
             stderr: 0.0,
@@ -121,9 +121,9 @@ impl DemoBucket {
     }
 
     /// A bucket whose value is estimated. `stderr`, `lo95` and `hi95` count noise and sampling.
-    pub(crate) fn estimated(label: &'static str, truth: u64, estimate: &Estimate) -> Self {
+    pub(crate) fn estimated(label: &str, truth: u64, estimate: &Estimate) -> Self {
         Self {
-            label,
+            label: label.to_owned(),
             truth,
             estimate: estimate.value,
             stderr: estimate.total_error,

@@ -16,7 +16,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
 use sotto_client::Collected;
+use sotto_dp::mechanism::Estimate;
 use sotto_protocol::recipe::{Assessment, estimates, show_micro};
+use sotto_vdaf::Measurement;
 
 use self::fleet::Turnout;
 use self::operators::WITNESSES;
@@ -56,7 +58,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
     wait_until_summed(accepted, output, || parties.summed())?;
     let collected = collect(&parties.collector()?, moment, output)?;
     let result = DemoResult {
-        devices: plan.held.len() as u64,
+        devices: plan.devices(),
         participated: accepted,
         min_batch: plan.min_batch_size,
         batches: vec![batch(parties.assessment.task(), &collected)],
@@ -65,7 +67,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
             accepted: collected.collection.report_count,
             rejected: parties.rejections()?,
         },
-        privacy: Some(privacy(&parties)),
+        privacy: privacy(&parties),
         relay: parties.carried(),
         tokens: Some(turnout.tokens as u64),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
@@ -77,28 +79,47 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
 
 /// Debiases the counts: estimates over all devices, with the uncertainty from noise and sampling.
 fn buckets(plan: &Plan, assessment: &Assessment, collected: &Collected) -> Result<Vec<DemoBucket>> {
-    let labels = plan.words.labels();
     let collection = &collected.collection;
     let sums = collection.result.as_slice();
     let estimates = estimates(assessment.recipe(), sums, collection.report_count, LEVEL)?;
-    let truth = plan.truth();
-    let one = |((label, truth), estimate)| DemoBucket::estimated(label, truth, &estimate);
-    Ok(labels.iter().copied().zip(truth).zip(estimates).map(one).collect())
+    let truth = truth(plan, assessment);
+    let one = |((label, truth), estimate): ((&String, u64), Estimate)| {
+        DemoBucket::estimated(label, truth, &estimate)
+    };
+    Ok(plan.question.labels.iter().zip(truth).zip(estimates).map(one).collect())
 }
 
-fn privacy(parties: &Parties) -> DemoPrivacy {
+/// What the devices hold, before sampling and noise.
+fn truth(plan: &Plan, assessment: &Assessment) -> Vec<u64> {
+    let mut truth = vec![0; plan.question.labels.len()];
+    for (kind, count) in plan.question.kinds.iter().zip(plan.of_each_kind()) {
+        let (index, each) = match assessment.measurement(kind) {
+            Measurement::Count(yes) => (0, u64::from(yes)),
+            Measurement::Sum(number) => (0, number),
+            Measurement::Histogram(bucket) => (bucket as usize, 1),
+            // Recipes have no vectors.
+            _ => continue,
+        };
+        if let Some(total) = truth.get_mut(index) {
+            *total += each * count;
+        }
+    }
+    truth
+}
+
+fn privacy(parties: &Parties) -> Option<DemoPrivacy> {
     let assessment = &parties.assessment;
-    let cost = assessment.cost();
-    DemoPrivacy {
+    let cost = assessment.cost()?;
+    Some(DemoPrivacy {
         recipe_id: assessment.id().to_string(),
         log_index: parties.log_index,
         dishonest_devices: assessment.recipe().aggregation.min_batch / 2,
-        epsilon: cost.map_or(f64::INFINITY, |cost| cost.epsilon_micro as f64 / 1e6),
-        delta: cost.map_or(0.0, |cost| cost.judgement.delta),
-        paper_epsilon: cost.map_or(f64::INFINITY, |cost| cost.judgement.paper_epsilon),
-        local_epsilon: cost.and_then(|cost| cost.judgement.local_epsilon),
+        epsilon: cost.epsilon_micro as f64 / 1e6,
+        delta: cost.judgement.delta,
+        paper_epsilon: cost.judgement.paper_epsilon,
+        local_epsilon: cost.judgement.local_epsilon,
         sampling_rate: assessment.recipe().sampling.rate.to_f64(),
-    }
+    })
 }
 
 /// One line for each party, from what was measured.
@@ -112,7 +133,13 @@ fn saw(
     let sizes = assessment.task().vdaf().sizes();
     let (reports, devices) = (result.participated, result.devices);
     let rate = assessment.recipe().sampling.rate;
-    let epsilon = assessment.cost().map_or_else(String::new, |cost| show_micro(cost.epsilon_micro));
+    let paid = match assessment.cost() {
+        Some(cost) => {
+            let epsilon = show_micro(cost.epsilon_micro);
+            format!("computed epsilon {epsilon} for itself, charged its budget")
+        }
+        None => "found that it promises nothing (insecure_exact allows it)".to_owned(),
+    };
     vec![
         (
             "log",
@@ -122,13 +149,7 @@ fn saw(
                 WITNESSES.len()
             ),
         ),
-        (
-            "device",
-            format!(
-                "checked the recipe, computed epsilon {epsilon} for itself, charged its budget, then \
-                 tossed a coin ({rate})"
-            ),
-        ),
+        ("device", format!("checked the recipe, {paid}, then tossed a coin ({rate})")),
         ("attester A", attested(parties, 0, devices)),
         ("issuer A", issued(parties, 0, "leader")),
         ("attester B", attested(parties, 1, devices)),
@@ -156,8 +177,8 @@ fn saw(
         (
             "collector",
             format!(
-                "two sealed sums of {} numbers over {} randomized words; below {} reports, nothing",
-                plan.words.labels().len(),
+                "two sealed sums of {} numbers over {} randomized answers; below {} reports, nothing",
+                plan.question.labels.len(),
                 result.reports.accepted,
                 plan.min_batch_size
             ),

@@ -2,35 +2,65 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use sotto_protocol::expression::{Attributes, Value};
+use sotto_wire::recipe::AttributeName;
+use toml::de::DeTable;
 
+use crate::output::WithHint;
 use crate::private_file;
+
+/// What a value may be.
+const VALUES: &str = "a whole number, true, false, or text in quotes";
 
 /// Reads `name = value` lines of TOML: truth values, whole numbers and texts. Any other value
 /// counts as missing: whether a device answers must not depend on its data.
 pub(super) fn read(path: &Path) -> Result<Attributes> {
+    Ok(load(path)?.0)
+}
+
+/// What the owner should correct, each with its line. Values are not quoted: they are personal.
+pub(super) fn mistakes(path: &Path) -> Result<Vec<String>> {
+    Ok(load(path)?.1)
+}
+
+fn load(path: &Path) -> Result<(Attributes, Vec<String>)> {
     let text = private_file::read(path)?;
     parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }
 
-fn parse(text: &str) -> Result<Attributes> {
+fn parse(text: &str) -> Result<(Attributes, Vec<String>)> {
+    let line = |at: usize| text.get(..at).unwrap_or_default().matches('\n').count() + 1;
     // The parser's own message quotes the line, which is personal data.
-    let table: toml::Table = toml::from_str(text).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        anyhow::anyhow!("line {} is not `name = value`", before.matches('\n').count() + 1)
-    })?;
-    let mut attributes = Attributes::new();
+    let wrong = |error: toml::de::Error| {
+        let line = line(error.span().map_or(0, |span| span.start));
+        match error.message().contains("duplicate key") {
+            true => anyhow!("line {line} has a name that was there before: keep one of them"),
+            false => anyhow!("line {line} is not `name = value`"),
+        }
+    };
+    let table: toml::Table =
+        toml::from_str(text).map_err(wrong).hint(format!("a value is {VALUES}"))?;
+    let lines = DeTable::parse(text).map_err(wrong)?;
+    let (mut attributes, mut mistakes) = (Attributes::new(), Vec::new());
     for (name, value) in table {
+        let key = lines.get_ref().get_key_value(name.as_str());
+        let line = line(key.map_or(0, |(key, _)| key.span().start));
+        if let Err(error) = name.parse::<AttributeName>() {
+            mistakes.push(format!("line {line}: no recipe can read `{name}`: {error}"));
+        }
         let value = match value {
             toml::Value::Boolean(value) => Value::Bool(value),
             toml::Value::Integer(value) => Value::Int(value),
             toml::Value::String(value) => Value::String(value),
-            _ => continue,
+            _ => {
+                mistakes.push(format!("line {line}: `{name}` counts as missing: write {VALUES}"));
+                continue;
+            }
         };
         attributes.insert(name, value);
     }
-    Ok(attributes)
+    Ok((attributes, mistakes))
 }
 
 #[cfg(test)]
@@ -39,12 +69,37 @@ mod tests {
 
     #[test]
     fn three_types_are_read_and_others_count_as_missing() {
-        let read = parse("beta = true\nage = 41\ncountry = \"de\"\n").unwrap();
+        let (read, mistakes) = parse("beta = true\nage = 41\ncountry = \"de\"\n").unwrap();
+        assert_eq!(mistakes, [""; 0]);
         assert_eq!(read["beta"], Value::Bool(true));
         assert_eq!(read["age"], Value::Int(41));
         assert_eq!(read["country"], Value::String("de".to_owned()));
         for other in ["height = 1.8", "[table]\na = 1", "when = 2026-11-15", "list = [1]"] {
-            assert!(parse(other).unwrap().is_empty(), "{other}");
+            let (read, mistakes) = parse(other).unwrap();
+            assert!(read.is_empty(), "{other}");
+            assert!(mistakes[0].starts_with("line 1: `"), "{mistakes:?}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, part) in [
+            ("a = 1\nmode = bus\n", "line 2 is not `name = value`"),
+            ("a = 1\nmode: \"bus\"\n", "line 2 is not `name = value`"),
+            ("a = 1\na = 2\n", "line 2 has a name that was there before"),
+            ("a = 99999999999999999999\n", "line 1 is not `name = value`"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+            let hint = crate::output::hint_of(&error);
+            assert_eq!(hint, Some("a value is a whole number, true, false, or text in quotes"));
+        }
+        for (text, part) in [
+            ("a = 1\nheight = 1.8\n", "line 2: `height` counts as missing: write a whole number"),
+            ("a = 1\nlist = [1]\n", "line 2: `list` counts as missing"),
+            ("a = 1\nMinutes = 1\n", "line 2: no recipe can read `Minutes`"),
+        ] {
+            assert!(parse(text).unwrap().1[0].contains(part), "{text}");
         }
     }
 

@@ -46,6 +46,9 @@ impl LogArgs {
             );
             output.line(format!("{}  {:<32} {cost}", show_moment(Moment(line.at)), line.name))?;
             output.line(format!("    {}", line.purpose))?;
+            if let Some(reason) = &line.fallback {
+                output.line(format!("    fallback used: {reason}"))?;
+            }
         }
         if let Some((spent, budget)) = spent(&state) {
             output.line(format!("\nSpent in this period: epsilon {spent:.4} of {budget}"))?;

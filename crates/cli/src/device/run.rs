@@ -53,7 +53,9 @@ impl RunArgs {
             );
         }
         // A mistake in the file is reported before anything is sent.
-        attributes::read(&self.attributes)?;
+        for mistake in attributes::mistakes(&self.attributes)? {
+            output.remark(format!("{}: {mistake}", self.attributes.display()));
+        }
         let source = self.log.source(Some(&trust))?.context("no log is given");
         let source = source
             .hint("give --log, or put a URL after the log's key in the trust file's policy")?;
@@ -68,7 +70,7 @@ impl RunArgs {
             let done = device.pass();
             spinner.finish_and_clear();
             match done {
-                Ok(done) => report(output, device.log(), &done)?,
+                Ok(done) => report(output, &device, &done)?,
                 Err(error) if self.once => return Err(error.into()),
                 // The next pass may succeed.
                 Err(error) => {
@@ -128,8 +130,13 @@ fn log_of(source: &LogSource, host: &Host, trust: &Trust) -> Result<Log> {
 }
 
 /// Shows what was considered and what was not, but never what was answered.
-fn report(output: &Output, log: &Log, done: &PassReport) -> Result<()> {
-    let name = |id: &EntryId| log.name(id).unwrap_or_else(|| id.to_string());
+fn report(output: &Output, device: &Participant<StateFile>, done: &PassReport) -> Result<()> {
+    let name = |id: &EntryId| device.log().name(id).unwrap_or_else(|| id.to_string());
+    // Noted before the coin is tossed, so it says nothing about the coin.
+    let fallback = |id: &EntryId| {
+        let line = device.audit().iter().rfind(|line| line.recipe == *id);
+        line.and_then(|line| line.fallback.as_deref())
+    };
     let round = done.tokens.as_ref();
     if output.json() {
         let silent: Vec<_> = done
@@ -140,8 +147,14 @@ fn report(output: &Output, log: &Log, done: &PassReport) -> Result<()> {
                 json!({ "recipe": id, "name": name(id), "check": check, "reason": reason })
             })
             .collect();
-        let considered: Vec<_> =
-            done.considered.iter().map(|id| json!({ "recipe": id, "name": name(id) })).collect();
+        let considered = done.considered.iter().map(|id| {
+            let mut line = json!({ "recipe": id, "name": name(id) });
+            if let Some(reason) = fallback(id) {
+                line["fallback"] = reason.into();
+            }
+            line
+        });
+        let considered: Vec<_> = considered.collect();
         let mut value = json!({ "considered": considered, "silent": silent });
         if let Some(round) = round {
             value["tokens"] = json!({
@@ -160,6 +173,9 @@ fn report(output: &Output, log: &Log, done: &PassReport) -> Result<()> {
     }
     for id in &done.considered {
         output.line(format!("considered  {}", name(id)))?;
+        if let Some(reason) = fallback(id) {
+            output.line(format!("            fallback used: {reason}"))?;
+        }
     }
     for (id, silence) in &done.silent {
         output.line(format!("silent      {}: {silence}", name(id)))?;

@@ -19,7 +19,7 @@ use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
 use super::words::{self, grouped};
-use crate::recipe_file::Loaded;
+use crate::recipe_file::{Loaded, NO_PARTIES, located};
 use crate::task::report_bytes;
 
 /// An attacker is assumed to be able to buy fewer attested devices than this.
@@ -119,8 +119,14 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     if let Some(assessment) = &assessment {
         limits(assessment, trust, &mut found);
     }
+    if !loaded.parties_known {
+        found.failed(Silence { check: Check::Operators, reason: NO_PARTIES.to_owned() });
+    }
     open(recipe, now, &mut found);
-    let checks = found.lines(trust.is_some());
+    let mut checks = found.lines(trust.is_some());
+    for line in checks.iter_mut().filter(|line| line.status == Status::Failed) {
+        line.reason = located(loaded.text.as_deref().unwrap_or_default(), &line.reason);
+    }
     let crowd = crowd(recipe);
     Ok(Examination {
         ok: checks.iter().all(|line| line.status != Status::Failed),
@@ -235,6 +241,9 @@ fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
 
 /// Who checks tokens, and whether the pinned issuers endorsed the keys.
 fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
+    if !loaded.parties_known {
+        return found.unknown(Check::TokenKeys, "nobody is named who checks tokens yet");
+    }
     let who = words::tokens(&loaded.recipe.parties.tokens);
     let Some(trust) = trust else {
         return found.unknown(Check::TokenKeys, format!("{who}; needs --trust"));

@@ -1,6 +1,8 @@
 //! Example contributions: the mapping applied to made-up attributes.
 
+use rand_core::CryptoRng;
 use serde::Serialize;
+use sotto_dp::uniform::uniform_below;
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::recipe::Assessment;
 use sotto_vdaf::Measurement;
@@ -53,6 +55,26 @@ pub(super) fn examples(assessment: &Assessment) -> Vec<Example> {
         found.push(Example { attributes, measurement });
     }
     found
+}
+
+/// One more made-up device, with every attribute that the recipe declares.
+pub(crate) fn made_up_device(assessment: &Assessment, rng: &mut dyn CryptoRng) -> Attributes {
+    let recipe = assessment.recipe();
+    let mapping = recipe.query.mapping();
+    let texts = texts(mapping, &recipe.query);
+    // Numbers around those that the mapping compares with, so that every branch is taken.
+    let compared =
+        mapping.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
+    let near = compared
+        .flat_map(|number: i64| [number.saturating_sub(1), number, number.saturating_add(1)]);
+    let numbers: Vec<i64> = NUMBERS.into_iter().chain(near).collect();
+    let mut pick = |count: usize| uniform_below(count as u64, rng) as usize;
+    let mut value = |kind: &AttributeType| match kind {
+        AttributeType::Bool => Value::Bool(pick(2) == 0),
+        AttributeType::Int => Value::Int(numbers[pick(numbers.len())]),
+        AttributeType::String => Value::String(texts[pick(texts.len())].clone()),
+    };
+    recipe.attributes.iter().map(|(name, kind)| (name.to_string(), value(kind))).collect()
 }
 
 fn made_up(kind: AttributeType, number: usize, texts: &[String]) -> Option<Value> {

@@ -25,12 +25,10 @@ use crate::time_text::{now, parse_seconds};
 
 #[derive(Debug, Default, Args)]
 #[command(
-    after_help = "On a terminal, it asks for missing options. Example for a script:\n  sotto recipe new commute \
+    after_help = "On a terminal, it asks for missing options, and keeps the answers in FILE.answers until the recipe \
+    is written. In a script, the parties may be left out until the recipe is published:\n  sotto recipe new commute \
     --purpose 'How long do people commute?' \\\n    --attribute minutes:int --labels short,middle,long \\\n    --mapping \
-    'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1000000 \\\n    --leader-operator leader.example --leader-url \
-    https://leader.example/ \\\n    --helper-operator helper.example --helper-url https://helper.example/ \\\n    \
-    --collector-key collector.toml --log-origin log.example \\\n    \
-    --leader-issuer issuer-a.example --helper-issuer issuer-b.example"
+    'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1e6\n  sotto demo --recipe commute.toml"
 )]
 pub(crate) struct NewArgs {
     /// The recipe's name: a-z, 0-9, dot and hyphen. Each recipe of an author needs its own.
@@ -60,10 +58,11 @@ pub(crate) struct NewArgs {
     /// The expression that gives the bucket (or its name), the number, or true and false.
     #[arg(long, value_name = "EXPRESSION", help_heading = "Question")]
     pub(super) mapping: Option<String>,
-    /// The answer if the mapping gives none [default: 0 or false]
+    /// The answer if the mapping gives none [default: one more bucket, `unknown`; 0 or false for a
+    /// sum or a count]
     #[arg(long, value_name = "VALUE", help_heading = "Question")]
     pub(super) fallback: Option<String>,
-    /// The approximate number of devices.
+    /// The approximate number of devices, like 1000000 or 1e6.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) population: Option<String>,
     /// Ask only devices for which this expression is true; needs --certified.
@@ -72,7 +71,7 @@ pub(crate) struct NewArgs {
     /// The id of the result in the log that says how many these are.
     #[arg(long, value_name = "ID", requires = "predicate", help_heading = "Crowd")]
     pub(super) certified: Option<String>,
-    /// The probability that a device answers, like 1/50 [default: for about 20,000 answers]
+    /// The probability that a device answers, like 1/50, 2% or 0.02 [default: for about 20,000 answers]
     #[arg(long, value_name = "Q", help_heading = "Crowd")]
     pub(super) rate: Option<String>,
     /// The probability that a device that does not answer sends cover, which hides from the relay
@@ -82,6 +81,9 @@ pub(crate) struct NewArgs {
     /// The smallest batch that is released [default: four standard deviations below the expected]
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) min_batch: Option<String>,
+    /// The largest epsilon that the recipe may claim. The randomizer's follows from it.
+    #[arg(long, value_name = "EPSILON", conflicts_with = "epsilon0", help_heading = "Privacy")]
+    pub(super) epsilon: Option<String>,
     /// The epsilon of the randomizer on the device [default: 4]
     #[arg(long, value_name = "EPSILON", help_heading = "Privacy")]
     pub(super) epsilon0: Option<String>,
@@ -89,7 +91,7 @@ pub(crate) struct NewArgs {
     #[arg(long, value_name = "DELTA", help_heading = "Privacy")]
     pub(super) delta: Option<String>,
     /// No randomizer and no claim. Only devices that allow it answer.
-    #[arg(long, conflicts_with_all = ["epsilon0", "delta"], help_heading = "Privacy")]
+    #[arg(long, conflicts_with_all = ["epsilon", "epsilon0", "delta"], help_heading = "Privacy")]
     pub(super) insecure_exact: bool,
     /// When it opens: POSIX seconds or 2026-11-20T00:00:00Z [default: the first midnight in over a
     /// day]
@@ -133,13 +135,21 @@ pub(crate) struct NewArgs {
     /// invent devices.
     #[arg(long, value_name = "NAME", help_heading = "Parties")]
     pub(super) helper_issuer: Option<String>,
-    /// Only the leader checks tokens, because the helper cannot. Only devices that allow it answer.
+    /// The leader's issuer signs the helper's tokens too, and could invent devices. Only devices that
+    /// allow it answer.
     #[arg(long, conflicts_with = "helper_issuer", help_heading = "Parties")]
+    pub(super) insecure_single_issuer: bool,
+    /// Only the leader checks tokens, because the helper cannot. Only devices that allow it answer.
+    #[arg(
+        long,
+        conflicts_with_all = ["helper_issuer", "insecure_single_issuer"],
+        help_heading = "Parties"
+    )]
     pub(super) insecure_leader_only: bool,
     /// No tokens: anyone can contribute any number of times. Only devices that allow it answer.
     #[arg(
         long,
-        conflicts_with_all = ["leader_issuer", "helper_issuer", "insecure_leader_only"],
+        conflicts_with_all = ["leader_issuer", "helper_issuer", "insecure_single_issuer", "insecure_leader_only"],
         help_heading = "Parties"
     )]
     pub(super) insecure_no_tokens: bool,
@@ -183,11 +193,12 @@ impl NewArgs {
         if !guided {
             self.nothing_missing()?;
         }
-        let mut draft = self.draft(&mut inquiry, now()?.0)?;
+        let now = now()?.0;
+        let mut draft = self.draft(&mut inquiry, now)?;
         let recipe = with_claim(&mut draft)?;
-        let out =
-            self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.toml", recipe.name)));
+        let out = self.file(&recipe.name);
         recipe_file::write(&out, draft.to_toml().as_bytes(), self.force)?;
+        inquiry.forget()?;
         let crowd = crowd(&recipe);
         if output.json() {
             let epsilon = match recipe.privacy {
@@ -210,11 +221,27 @@ impl NewArgs {
             let safe = grouped(crowd.safe_min_batch);
             output.remark(format!("warning: a minimum batch above {safe} may not be reached"));
         }
+        if recipe.when.opens < now {
+            output.remark(
+                "warning: it is open already; devices want a recipe to be in the log for a day",
+            );
+        }
+        if let Query::Histogram { fallback, .. } = &recipe.query {
+            let bucket = words::bucket(&recipe.query, *fallback);
+            output.remark(format!("{bucket} counts devices for which the mapping has no value"));
+        }
         let out = out.display();
+        output.remark(format!("next: sotto demo --recipe {out}"));
+        let Some(tokens) = draft.tokens() else {
+            output.remark(format!(
+                "      before you publish it, fill in [parties] at the end of {out}"
+            ));
+            return Ok(Outcome::Yes);
+        };
         if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
             output.remark(format!("warning: {warning}"));
         }
-        let tokens = match &draft.tokens {
+        let tokens = match tokens {
             TokensDraft::RateLimited { .. } => " --leader-issuer URL --helper-issuer URL",
             TokensDraft::InsecureLeaderOnly { .. } => " --leader-issuer URL",
             TokensDraft::InsecureNone => "",
@@ -224,9 +251,32 @@ impl NewArgs {
             issuers => format!("\n      sotto recipe tokens {out} --signer FILE{issuers}"),
         };
         output.remark(format!(
-            "next: sotto recipe check {out}{tokens}\n      sotto recipe publish {out} --signer FILE --log URL"
+            "      sotto recipe check {out}{tokens}\n      sotto recipe publish {out} --signer FILE --log URL"
         ));
         Ok(Outcome::Yes)
+    }
+
+    /// The file to write.
+    fn file(&self, name: &str) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.toml")))
+    }
+
+    /// Whether an option says who runs something.
+    fn names_parties(&self) -> bool {
+        let named = [
+            &self.leader_operator,
+            &self.leader_url,
+            &self.helper_operator,
+            &self.helper_url,
+            &self.collector_key,
+            &self.log_origin,
+            &self.leader_issuer,
+            &self.helper_issuer,
+        ];
+        named.into_iter().any(Option::is_some)
+            || self.insecure_no_tokens
+            || self.insecure_single_issuer
+            || self.insecure_leader_only
     }
 
     /// Without a terminal no questions are asked: options without a default must be given.
@@ -245,6 +295,8 @@ impl NewArgs {
             size,
             ("--mapping", self.mapping.is_some()),
             ("--population", self.population.is_some()),
+        ];
+        let parties = [
             ("--leader-operator", self.leader_operator.is_some()),
             ("--leader-url", self.leader_url.is_some()),
             ("--helper-operator", self.helper_operator.is_some()),
@@ -259,11 +311,18 @@ impl NewArgs {
                 "--helper-issuer",
                 self.helper_issuer.is_some()
                     || self.insecure_no_tokens
+                    || self.insecure_single_issuer
                     || self.insecure_leader_only,
             ),
         ];
-        let missing: Vec<&str> =
-            needed.iter().filter(|(_, given)| !given).map(|(name, _)| *name).collect();
+        // Nobody has to be found to begin with, but half of the parties are a mistake.
+        let parties = parties.iter().filter(|_| self.names_parties());
+        let missing: Vec<&str> = needed
+            .iter()
+            .chain(parties)
+            .filter(|(_, given)| !given)
+            .map(|(name, _)| *name)
+            .collect();
         match missing.is_empty() {
             true => Ok(()),
             false => Err(anyhow!("missing: {}", missing.join(", ")))

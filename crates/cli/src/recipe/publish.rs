@@ -183,8 +183,8 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
     match (form, signer) {
         (Form::Entry(entry), _) => Ok(*entry),
         (_, None) => missing(),
-        (Form::Draft(draft), Some(signer)) => {
-            if let Some((role, issuer)) = draft.tokens.missing_key() {
+        (Form::Draft(draft, _), Some(signer)) => {
+            if let Some((role, issuer)) = recipe_file::parties(&draft)?.tokens.missing_key() {
                 let option = format!("--{}-issuer URL", role.as_str());
                 return Err(anyhow!("the recipe has no token key of {issuer} yet")).hint(format!(
                     "request it: `sotto recipe tokens FILE --signer FILE {option}`"

@@ -52,6 +52,11 @@ impl ShowArgs {
             row("log index", &index.to_string())?;
         }
         rows(recipe, &row)?;
+        if !loaded.parties_known {
+            row("parties", "none yet: fill in [parties] before you publish it")?;
+            return Ok(Outcome::Yes);
+        }
+        party_rows(recipe, &row)?;
         token_rows(&loaded, &row)?;
         if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
             output.remark(format!("warning: {warning}"));
@@ -66,6 +71,12 @@ fn without_stand_ins(value: &mut Value, loaded: &Loaded) {
         && let Some(fields) = value.as_object_mut()
     {
         fields.remove("author");
+    }
+    if !loaded.parties_known
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.remove("parties");
+        return;
     }
     if !loaded.token_keys_known
         && let Some(tokens) = value["parties"]["tokens"].as_object_mut()
@@ -124,7 +135,10 @@ fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
     row("min batch", &grouped(recipe.aggregation.min_batch))?;
     row("batch mode", words::batch_mode(recipe.aggregation.batch_mode))?;
     row("vdaf", &words::vdaf(&recipe.aggregation.vdaf))?;
-    row("claims", &words::privacy(&recipe.privacy))?;
+    row("claims", &words::privacy(&recipe.privacy))
+}
+
+fn party_rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
     let parties = &recipe.parties;
     row("leader", &format!("{} at {}", parties.leader.operator, parties.leader.url))?;
     row("helper", &format!("{} at {}", parties.helper.operator, parties.helper.url))?;

@@ -19,7 +19,7 @@ use crate::connection::ConnectionArgs;
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file::{self, Form};
 use crate::time_text::{parse_seconds, show_moment};
-use crate::{private_file, signer_file, token_keys, trust_file};
+use crate::{signer_file, token_keys, trust_file};
 
 const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
 
@@ -65,8 +65,7 @@ impl TokensArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let signer = signer_file::read(&self.signer)?;
-        let text = private_file::read(&self.file)?;
-        let Form::Draft(mut draft) = recipe_file::read(&self.file)? else {
+        let Form::Draft(mut draft, text) = recipe_file::read(&self.file)? else {
             bail!(
                 "{} is final: token keys can only be added to a recipe in TOML",
                 self.file.display()
@@ -83,7 +82,7 @@ impl TokensArgs {
                 return Err(anyhow!("{url} is the issuer {}, not {issuer}", key.issuer))
                     .hint("--leader-issuer and --helper-issuer may be swapped");
             }
-            if let Some(missing) = draft.tokens.key_mut(request.role) {
+            if let Some(missing) = draft.token_key_mut(request.role) {
                 *missing = KeyDraft::Endorsed(key);
             }
         }
@@ -128,12 +127,13 @@ impl TokensArgs {
         if draft.author.as_ref().is_some_and(|named| *named != author) {
             bail!("the recipe's author is not the signer");
         }
-        if draft.tokens == TokensDraft::InsecureNone {
+        let parties = recipe_file::parties(draft)?;
+        if parties.tokens == TokensDraft::InsecureNone {
             return Err(anyhow!("the recipe asks for no tokens")).hint(
                 "[parties.tokens] kind = \"rate_limited\", leader.issuer = \"...\", helper.issuer = \"...\"",
             );
         }
-        if draft.tokens.missing_key().is_none() {
+        if parties.tokens.missing_key().is_none() {
             return Err(anyhow!("the recipe already has token keys")).hint(
                 "in [parties.tokens.leader] and [parties.tokens.helper], remove all but `issuer` to get new ones",
             );
@@ -143,7 +143,7 @@ impl TokensArgs {
         let expires = draft.when.closes.saturating_add(parse_seconds(&self.grace)?);
         let mut wanted = Vec::new();
         for role in ROLES {
-            let Some(KeyDraft::Missing(issuer)) = draft.tokens.key(role) else { continue };
+            let Some(KeyDraft::Missing(issuer)) = parties.tokens.key(role) else { continue };
             let url = match role {
                 Role::Helper => self.helper_issuer.as_deref(),
                 _ => self.leader_issuer.as_deref(),
@@ -152,8 +152,8 @@ impl TokensArgs {
             let url = url.hint(format!("give the URL of {issuer}"))?;
             let request = TokenKeyRequest {
                 author: author.clone(),
-                leader: draft.parties.leader.operator.clone(),
-                helper: draft.parties.helper.operator.clone(),
+                leader: parties.leader.operator.clone(),
+                helper: parties.helper.operator.clone(),
                 role,
                 expires,
                 nonce: nonce.clone(),
@@ -167,7 +167,7 @@ impl TokensArgs {
 /// The draft before any key was made.
 fn without_keys(mut draft: RecipeDraft) -> RecipeDraft {
     for role in ROLES {
-        if let Some(key) = draft.tokens.key_mut(role) {
+        if let Some(key) = draft.token_key_mut(role) {
             *key = KeyDraft::Missing(key.issuer().clone());
         }
     }
@@ -201,7 +201,7 @@ fn with_keys(text: &str, draft: &RecipeDraft) -> Result<String> {
             let of = |role: &Role| trimmed == format!("[parties.tokens.{}]", role.as_str());
             table = ROLES.into_iter().find(of);
         }
-        let key = table.and_then(|role| draft.tokens.key(role)).and_then(KeyDraft::endorsed);
+        let key = table.and_then(|role| draft.tokens()?.key(role)).and_then(KeyDraft::endorsed);
         match key {
             Some(key) if trimmed.starts_with("issuer") => {
                 out += &format!("{line}\n{}", key_lines(key));

@@ -155,6 +155,11 @@ impl NewArgs {
         for (name, url) in [("--leader", &self.leader), ("--helper", &self.helper)] {
             check_url(url).with_context(|| format!("{name} {url}"))?;
         }
+        if same_server(&self.leader, &self.helper) {
+            return Err(anyhow!("--leader and --helper are at the same address")).hint(
+                "two operators that do not collude run them: whoever runs both sees every answer",
+            );
+        }
         let seconds = |text: &Option<String>| -> Result<Option<u64>> {
             Ok(text.as_deref().map(parse_moment).transpose()?.map(|moment| moment.0))
         };
@@ -239,6 +244,12 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
+/// Whether two URLs lead to one server, whatever their paths are.
+pub(crate) fn same_server(one: &str, other: &str) -> bool {
+    let authority = |url: &str| HttpUrl::parse(url).map(|url| url.origin_authority()).ok();
+    authority(one).is_some_and(|one| Some(one) == authority(other))
+}
+
 /// Catches typing mistakes. Otherwise the spelling is up to the parties.
 fn check_url(url: &str) -> Result<()> {
     match HttpUrl::parse(url) {
@@ -298,6 +309,18 @@ mod tests {
         {
             assert!(check_url(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn one_server_is_not_two_operators() {
+        let fields = |helper: &str| {
+            NewArgs { helper: helper.to_owned(), ..parse("--vdaf count") }.fields().map(drop)
+        };
+        for same in ["https://l.example/", "https://L.example:443", "https://l.example/helper/"] {
+            let error = fields(same).unwrap_err().to_string();
+            assert!(error.contains("the same address"), "{error}");
+        }
+        fields("https://l.example:8443/").unwrap();
     }
 
     #[test]

@@ -200,3 +200,21 @@ fn a_log_that_goes_back_is_not_followed() {
     assert!(said.fails().contains("consistency: the log has 2 entries, but had 3"));
     assert_eq!(world.read("device.json"), state);
 }
+
+/// A mistyped attribute is told to the owner, whatever the coin says, and to nobody else.
+#[test]
+fn the_owner_learns_that_the_fallback_is_used() {
+    let (yes, asked) = answered();
+    let note = "attribute `region` is not declared on this device";
+    for recipe in [&yes, &unanswered()] {
+        let world = world(recipe);
+        world.write("me.toml", "regon = 2\n");
+        let said = run(&world, &[]).says(0);
+        assert_eq!(said, format!("considered  regions\n            fallback used: {note}\n"));
+        let shown = world.run(&["device", "log", "--state", "device.json"]).says(0);
+        assert_eq!(shown.lines().nth(2), Some(&*format!("    fallback used: {note}")), "{shown}");
+        let shown = world.run(&["device", "log", "--state", "device.json", "--json"]).json(0);
+        assert_eq!(shown["considered"][0]["fallback"], note);
+    }
+    assert_eq!(asked.lock().unwrap().len(), 1, "one of them answered");
+}

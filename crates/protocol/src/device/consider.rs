@@ -131,6 +131,7 @@ pub fn consider(
         name: recipe.name.clone(),
         purpose: recipe.purpose.clone(),
         epsilon_micro: assessment.cost().map(|cost| cost.epsilon_micro),
+        fallback: assessment.fallback_reason(host.attributes),
     });
     let change = Change::Considered(Box::new(Consider {
         recipe: assessment.id(),

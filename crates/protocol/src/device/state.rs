@@ -229,6 +229,10 @@ pub struct AuditLine {
     /// What the ledger was charged, in micro-units of epsilon; absent if the recipe claims nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epsilon_micro: Option<u64>,
+    /// Why an answer would be the recipe's fallback; absent if it would not be. It is noted before
+    /// the coin is tossed, whatever the coin says, and names attributes, never their values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
 }
 
 /// One durable step.

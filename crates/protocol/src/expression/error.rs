@@ -110,10 +110,10 @@ pub(super) fn syntax(errors: &ParseErrors) -> ExpressionError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluationError {
     /// The device does not have this attribute.
-    #[error("the attribute {0:?} is missing")]
+    #[error("attribute `{0}` is not declared on this device")]
     Missing(String),
     /// The device has it, but with another type.
-    #[error("the attribute {name:?} is of type {found}, not {declared}")]
+    #[error("attribute `{name}` is of type {found} on this device, not {declared}")]
     WrongType {
         /// The attribute.
         name: String,

@@ -89,6 +89,20 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The numbers and texts that are results whatever the attributes are: those in the branches of
+    /// `?`.
+    pub(super) fn constants(&self) -> Vec<Value> {
+        let mut found = Vec::new();
+        match self {
+            Self::Bool(_) => {}
+            Self::Int(tree) => tree.constants(&mut found),
+            Self::String(tree) => tree.constants(&mut found),
+        }
+        found
+    }
+}
+
 impl Bool {
     fn evaluate(&self, given: &Attributes) -> Result<bool, EvaluationError> {
         Ok(match self {
@@ -126,6 +140,17 @@ impl Bool {
 }
 
 impl Int {
+    fn constants(&self, found: &mut Vec<Value>) {
+        match self {
+            Self::Choice(choice) => {
+                choice.1.constants(found);
+                choice.2.constants(found);
+            }
+            // What has a value without attributes is a constant, like `2 * 3`.
+            other => found.extend(other.evaluate(&Attributes::new()).ok().map(Value::Int)),
+        }
+    }
+
     fn evaluate(&self, given: &Attributes) -> Result<i64, EvaluationError> {
         match self {
             Self::Literal(value) => Ok(*value),
@@ -150,6 +175,17 @@ impl Int {
 }
 
 impl Text {
+    fn constants(&self, found: &mut Vec<Value>) {
+        match self {
+            Self::Literal(text) => found.push(Value::String(text.clone())),
+            Self::Attribute(_) => {}
+            Self::Choice(choice) => {
+                choice.1.constants(found);
+                choice.2.constants(found);
+            }
+        }
+    }
+
     fn evaluate<'a>(&'a self, given: &'a Attributes) -> Result<&'a str, EvaluationError> {
         match self {
             Self::Literal(text) => Ok(text),

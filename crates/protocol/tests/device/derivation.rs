@@ -2,9 +2,9 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sotto_protocol::recipe::{derive_task, derive_vdaf, mechanism, recipe_vdaf};
+use sotto_protocol::recipe::{check_mapping, derive_task, derive_vdaf, mechanism, recipe_vdaf};
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{Query, Randomizer, Recipe};
+use sotto_wire::recipe::{AttributeType, Query, Randomizer, Recipe};
 use sotto_wire::{BatchMode, taskprov};
 
 /// A change and what it changes.
@@ -86,4 +86,37 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
     }
     assert!(derived > 250, "{derived}");
     assert!(changed.iter().all(|count| *count > 50), "{changed:?}");
+}
+
+/// A constant that is counted nowhere would be the fallback on every device that gets there.
+#[test]
+fn constants_of_a_mapping_must_be_counted_somewhere() {
+    let attributes = [("n".parse().unwrap(), AttributeType::Int)].into();
+    let labels = ["walk", "bike"].map(str::to_owned).to_vec();
+    let histogram = |labels: &Option<Vec<String>>, mapping: &str| Query::Histogram {
+        buckets: 2,
+        labels: labels.clone(),
+        mapping: mapping.to_owned(),
+        fallback: 0,
+    };
+    let sum = |mapping: &str| Query::Sum { max: 9, mapping: mapping.to_owned(), fallback: 0 };
+    let labelled = Some(labels);
+    for good in [
+        histogram(&None, "n < 3 ? 0 : 1"),
+        histogram(&None, "n"),
+        histogram(&labelled, "n < 3 ? 'walk' : 'bike'"),
+        sum("n < 3 ? 9 : n"),
+    ] {
+        check_mapping(&good, &attributes).unwrap();
+    }
+    for (bad, part) in [
+        (histogram(&None, "n < 3 ? 0 : 2"), "it can give 2"),
+        (histogram(&None, "n < 3 ? 0 : -1"), "write a bucket from 0 to 1"),
+        (histogram(&labelled, "n < 3 ? 'walk' : 'bikes'"), "its label: \"walk\", \"bike\""),
+        (sum("n < 3 ? 10 : n"), "write a number from 0 to 9"),
+        (histogram(&None, "m < 3 ? 0 : 1"), "declared are: n"),
+    ] {
+        let reason = check_mapping(&bad, &attributes).unwrap_err();
+        assert!(reason.contains(part), "{reason}");
+    }
 }

@@ -262,3 +262,14 @@ fn not_cel_at_all() {
 fn values_stay_out_of_debug_output() {
     assert_eq!(format!("{:?}", text("secret")), "Value(string, redacted)");
 }
+
+#[test]
+fn constants_that_can_be_the_value() {
+    let of = |source: &str| compile(source).unwrap().constants();
+    assert_eq!(of("i < 3 ? 0 : i < 9 ? 1 : -2"), [0, 1, -2].map(Value::Int));
+    assert_eq!(of("(a ? 2 * 3 : i) "), [Value::Int(6)]);
+    assert_eq!(of("a ? s : i == 7 ? 'x' : 'y'"), [text("x"), text("y")]);
+    for none in ["i", "s", "i + 1", "i in [7, 8]", "s == 'x'", "a ? i : 1 / 0"] {
+        assert_eq!(of(none), [], "{none}");
+    }
+}

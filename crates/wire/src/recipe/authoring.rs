@@ -1,12 +1,13 @@
 //! Recipes as TOML, for the people who write them.
 //!
 //! The TOML has the groups of the JSON, with values as people write them: `"1/50"`, `4.0`, `1h`,
-//! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key, the VDAF and the token
-//! keys may be omitted: a program that has the keys and knows the VDAFs completes the draft
-//! ([`RecipeDraft::complete`]).
+//! `2026-11-20T00:00:00Z`. It is never signed or hashed. The author's key, the VDAF, the token keys
+//! and all parties may be omitted: a program that has the keys and knows the VDAFs completes the
+//! draft ([`RecipeDraft::complete`]).
 
 mod fields;
 mod number;
+mod place;
 mod randomizer;
 mod read;
 mod tokens;
@@ -20,8 +21,9 @@ use super::{
     Aggregation, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy,
     Probability, Query, Randomizer, Recipe, RecipeVdaf, Sampling, Signer, When, Who,
 };
-use crate::{BatchMode, FormatError};
+use crate::{BatchMode, FormatError, Role};
 
+pub use self::place::line_of;
 pub use self::tokens::{KeyDraft, TokensDraft};
 
 /// Why a text is not a draft of a recipe.
@@ -31,8 +33,10 @@ pub enum AuthoringError {
     #[error("{0}")]
     Toml(String),
     /// The value of a key is missing, unknown or invalid.
-    #[error("{key}: {reason}")]
+    #[error("line {line}: {key}: {reason}")]
     Key {
+        /// Its line, or that of the table in which it is missing.
+        line: usize,
         /// The path of the key, like `when.window`.
         key: String,
         /// What is wrong.
@@ -43,7 +47,7 @@ pub enum AuthoringError {
     Rule(#[from] FormatError),
 }
 
-/// Parses a probability such as `1/50`, `0.02`, `2e-2` or `1`. The error is the reason as text.
+/// Parses a probability such as `1/50`, `2%`, `0.02`, `2e-2` or `1`. The error is the reason as text.
 pub fn parse_probability(text: &str) -> Result<Probability, String> {
     number::probability(text)
 }
@@ -53,7 +57,12 @@ pub fn parse_epsilon(text: &str) -> Result<u64, String> {
     number::micro(text)
 }
 
-/// A recipe in which the author, the VDAF and the token keys may still be missing.
+/// Parses a whole number such as `1000000`, `1,000,000` or `1e6`. The error is the reason as text.
+pub fn parse_whole(text: &str) -> Result<u64, String> {
+    number::whole(text)
+}
+
+/// A recipe in which the author, the VDAF, the parties and the token keys may still be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipeDraft {
     /// Names the recipe among those of its author.
@@ -82,13 +91,11 @@ pub struct RecipeDraft {
     pub batch_mode: BatchMode,
     /// What privacy the author claims.
     pub privacy: Privacy,
-    /// Who sums, and for whom.
-    pub parties: PartiesDraft,
-    /// Who checks that each device contributes once.
-    pub tokens: TokensDraft,
+    /// Who sums, and for whom. A question may be written before anybody is found.
+    pub parties: Option<PartiesDraft>,
 }
 
-/// The [`Parties`] of a draft, without the tokens.
+/// The [`Parties`] of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartiesDraft {
     /// The DAP leader.
@@ -99,12 +106,24 @@ pub struct PartiesDraft {
     pub collector_hpke_config: String,
     /// The origin of the log that holds the recipe.
     pub log: String,
+    /// Who checks that each device contributes once.
+    pub tokens: TokensDraft,
 }
 
 impl RecipeDraft {
-    /// Parses a draft from TOML. Errors name the key.
+    /// Parses a draft from TOML. Errors name the line and the key.
     pub fn from_toml(text: &str) -> Result<Self, AuthoringError> {
-        read::draft(text)
+        read::draft(text).map_err(|error| place::placed(error, text))
+    }
+
+    /// The tokens, if the parties are known.
+    pub fn tokens(&self) -> Option<&TokensDraft> {
+        self.parties.as_ref().map(|parties| &parties.tokens)
+    }
+
+    /// The key of this aggregator, if the parties are known and it checks tokens.
+    pub fn token_key_mut(&mut self, role: Role) -> Option<&mut KeyDraft> {
+        self.parties.as_mut()?.tokens.key_mut(role)
     }
 
     /// The draft as TOML, with a line of explanation for each group.
@@ -113,7 +132,7 @@ impl RecipeDraft {
     }
 
     /// The recipe with this author and this VDAF. If the draft already names them, they must be the
-    /// same, and it must have its token keys.
+    /// same, and it must have its parties and its token keys.
     pub fn complete(self, author: Signer, vdaf: RecipeVdaf) -> Result<Recipe, FormatError> {
         if self.author.is_some_and(|named| named != author) {
             return Err(FormatError::new("the recipe's author is not the signer"));
@@ -123,12 +142,15 @@ impl RecipeDraft {
                 "the recipe's VDAF is not the one that follows from its query",
             ));
         }
+        let Some(parties) = self.parties else {
+            return Err(FormatError::new("[parties] is missing"));
+        };
         let parties = Parties {
-            leader: self.parties.leader,
-            helper: self.parties.helper,
-            collector_hpke_config: self.parties.collector_hpke_config,
-            log: self.parties.log,
-            tokens: self.tokens.complete()?,
+            leader: parties.leader,
+            helper: parties.helper,
+            collector_hpke_config: parties.collector_hpke_config,
+            log: parties.log,
+            tokens: parties.tokens.complete()?,
         };
         let recipe = Recipe {
             version: FORMAT_VERSION,
@@ -170,13 +192,13 @@ impl From<Recipe> for RecipeDraft {
             min_batch: recipe.aggregation.min_batch,
             batch_mode: recipe.aggregation.batch_mode,
             privacy: recipe.privacy,
-            parties: PartiesDraft {
+            parties: Some(PartiesDraft {
                 leader: recipe.parties.leader,
                 helper: recipe.parties.helper,
                 collector_hpke_config: recipe.parties.collector_hpke_config,
                 log: recipe.parties.log,
-            },
-            tokens: recipe.parties.tokens.into(),
+                tokens: recipe.parties.tokens.into(),
+            }),
         }
     }
 }
@@ -185,10 +207,7 @@ impl Recipe {
     /// Parses a recipe from TOML, which must name the author and the VDAF. Errors name the key.
     pub fn from_toml(text: &str) -> Result<Self, AuthoringError> {
         let draft = RecipeDraft::from_toml(text)?;
-        let missing = |key: &str| AuthoringError::Key {
-            key: key.to_owned(),
-            reason: "is missing".to_owned(),
-        };
+        let missing = |key: &str| place::placed(fields::missing(key.to_owned()), text);
         let author = draft.author.clone().ok_or_else(|| missing("author"))?;
         let vdaf = draft.vdaf.ok_or_else(|| missing("aggregation.vdaf"))?;
         Ok(draft.complete(author, vdaf)?)

@@ -138,7 +138,7 @@ fn when(when: &When) -> Result<(), FormatError> {
     }
     if when.closes - when.opens > MAX_RECIPE_LIFE_S {
         return refuse(format!(
-            "a recipe must close at most {} days after it opens",
+            "when.closes must be at most {} days after when.opens",
             MAX_RECIPE_LIFE_S / 86_400
         ));
     }

@@ -107,7 +107,7 @@ fn task(plan: &Plan, leader: SocketAddr, helper: SocketAddr) -> Result<NewTask> 
     let fields = TaskFields {
         leader: format!("http://{leader}/"),
         helper: format!("http://{helper}/"),
-        vdaf: VdafConfig::histogram(u32::try_from(plan.words.labels().len())?),
+        vdaf: VdafConfig::histogram(u32::try_from(plan.question.labels.len())?),
         batch_mode: BatchModeName::TimeInterval,
         min_batch_size: plan.min_batch_size,
         time_precision: TIME_PRECISION_S,

@@ -8,7 +8,7 @@ use sotto_client::{Host, Log, Participant, PassReport};
 use sotto_protocol::Moment;
 use sotto_protocol::client::is_cover;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, StateError};
-use sotto_protocol::expression::Value;
+use sotto_protocol::expression::Attributes;
 
 use super::parties::Parties;
 use crate::demo::Plan;
@@ -45,15 +45,15 @@ pub(super) fn run(
 ) -> Result<Turnout> {
     let turnout = Mutex::new(Turnout::default());
     let logs: Mutex<Vec<Log>> = Mutex::default();
-    let bar = output.bar("devices", plan.held.len() as u64);
-    let held = plan.held.iter().enumerate();
+    let bar = output.bar("devices", plan.devices());
+    let held = plan.question.held.iter().enumerate();
     work(
-        held.map(|(number, bucket)| Ok((number, *bucket))),
+        held.map(|(number, kind)| Ok((number, *kind))),
         DEVICES_AT_ONCE,
         &bar,
-        |(number, bucket), _| {
-            let word = plan.words.labels().get(bucket as usize).copied().unwrap_or_default();
-            let host = host(parties, number, word)?;
+        |(number, kind), _| {
+            let attributes = plan.question.kinds.get(kind as usize).cloned().unwrap_or_default();
+            let host = host(parties, number, attributes)?;
             // Not inside the `match`, which would hold the lock while the log is read.
             let free = lock(&logs).pop();
             let log = match free {
@@ -86,12 +86,11 @@ pub(super) fn run(
     Ok(turnout.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-/// The host of a device that holds this word.
-fn host(parties: &Parties, number: usize, word: &str) -> Result<Host> {
+/// The host of a device with these attributes.
+fn host(parties: &Parties, number: usize, attributes: Attributes) -> Result<Host> {
     let mut host = Host::new(parties.device_transport());
     host.attestor = Some(Box::new(parties.manufacturer.device(number)?));
-    let word = Value::String(word.to_owned());
-    host.attributes = Box::new(move || Ok([("word".to_owned(), word.clone())].into()));
+    host.attributes = Box::new(move || Ok(attributes.clone()));
     Ok(host)
 }
 

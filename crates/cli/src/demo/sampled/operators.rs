@@ -19,7 +19,8 @@ use sotto_server::{
     WitnessConfig,
 };
 use sotto_store::{LogDir, WitnessDir};
-use sotto_wire::{HpkeConfig, KeySet, TlogPolicy};
+use sotto_wire::recipe::{Privacy, Randomizer};
+use sotto_wire::{HpkeConfig, KeySet, RecipeDraft, TlogPolicy};
 
 use super::recipe::{HELPER, LEADER};
 use super::tokens::{ISSUERS, tokens_file};
@@ -180,15 +181,32 @@ pub(super) fn trust(
         // A demo has few devices; real floors are much higher.
         floors: Floors {
             dishonest_devices: plan.min_batch_size / 2,
-            min_population: plan.held.len() as u64,
+            min_population: plan.devices(),
             ..Floors::default()
         },
-        // Enough for the one recipe, however few devices there are.
-        budget: BudgetFile { epsilon: 8.0, delta: 1e-5, period_s: 28 * 86_400 },
+        budget: budget(&plan.question.draft),
+        insecure_exact: plan.question.draft.privacy == Privacy::InsecureUnbounded,
         insecure_no_min_age: true,
         insecure_fresh_start: true,
         tokens: Some(tokens_file(attester_urls)),
         ..TrustFile::new(policy)
     };
     Ok(Trust::try_from(file)?)
+}
+
+/// Enough for the one recipe, however few devices there are and however little noise it has.
+fn budget(draft: &RecipeDraft) -> BudgetFile {
+    let local = match draft.randomizer {
+        Randomizer::RandomizedResponse { epsilon_micro } => epsilon_micro as f64 / 1e6,
+        Randomizer::None => 0.0,
+    };
+    let delta = match draft.privacy {
+        Privacy::Claim { delta, .. } => delta.to_f64(),
+        Privacy::InsecureUnbounded => 0.0,
+    };
+    BudgetFile {
+        epsilon: (4.0 * local).max(8.0),
+        delta: (10.0 * delta).clamp(1e-5, 0.999),
+        period_s: 28 * 86_400,
+    }
 }

@@ -49,7 +49,7 @@ impl VerifyArgs {
 fn offline(recipe: &Path, proof: &Path) -> Result<Subject> {
     let entry = match recipe_file::read(recipe)? {
         Form::Entry(entry) => Ok(*entry),
-        Form::Draft(_) | Form::Json(_) => {
+        Form::Draft(..) | Form::Json(_) => {
             Err(anyhow!("{} is not signed, so no log can hold it", recipe.display()))
         }
     };

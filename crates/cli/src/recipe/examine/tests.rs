@@ -3,7 +3,7 @@ use crate::recipe::new::testing::{self, NOW};
 
 fn loaded(recipe: Recipe) -> Loaded {
     // Its token keys are placeholders.
-    Loaded { recipe, entry: None, author_known: true, token_keys_known: false, index: None }
+    Loaded { token_keys_known: false, ..Loaded::complete(recipe, None) }
 }
 
 fn trust(change: impl FnOnce(&mut String)) -> Trust {

@@ -6,27 +6,38 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sotto_dp::crowd::safe_min_batch;
-use sotto_protocol::expression::Expression;
-use sotto_protocol::recipe::suggested_randomizer;
+use sotto_dp::published;
 use sotto_protocol::recipe::windows::least_share;
+use sotto_protocol::recipe::{check_mapping, judgement, suggested_randomizer};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, KeyDraft, PartiesDraft,
     Privacy, Probability, Query, Randomizer, Sampling, Targeting, TokensDraft, When, Who,
-    parse_epsilon, parse_probability,
+    parse_epsilon, parse_probability, parse_whole,
 };
 use sotto_wire::{KeyName, KeySet, RecipeDraft, utc};
 
 use super::{Inquiry, Kind, NewArgs};
 use crate::output::WithHint;
 use crate::recipe::certify::parse_attribute;
+use crate::task::same_server;
 use crate::time_text::parse_moment;
-use crate::{keys, task_file};
+use crate::{keys, recipe_file, task_file};
 
 /// The answers that the default rate aims at: enough for useful totals and a small epsilon.
 const AIM: u64 = 20_000;
 
 const DAY_S: u64 = 86_400;
 const WEEK_S: u64 = 7 * DAY_S;
+
+/// The bucket of devices for which the mapping has no value.
+const UNKNOWN: &str = "unknown";
+
+/// A randomizer's epsilon is searched in steps of 0.01, up to 8: above, it protects nobody.
+const HUNDREDTH_MICRO: u64 = 10_000;
+const MOST_HUNDREDTHS: u64 = 800;
+
+/// Why leader and helper must not be the same.
+const TWICE: &str = "whoever runs both sees every answer";
 
 type Attributes = BTreeMap<AttributeName, AttributeType>;
 
@@ -39,6 +50,9 @@ impl NewArgs {
             ensure!(text.bytes().all(allowed), "use a-z, 0-9, dot and hyphen");
             Ok(text.to_owned())
         })?;
+        let mut answers = self.file(&name).into_os_string();
+        answers.push(".answers");
+        ask.keep_in(Path::new(&answers))?;
         let purpose = self.purpose.as_deref();
         let purpose =
             ask.value("--purpose", "Purpose, one sentence for people", purpose, None, |text| {
@@ -63,7 +77,7 @@ impl NewArgs {
         let (randomizer, privacy) = self.privacy(&query, ask)?;
         let when = self.when(ask, now)?;
         let min_batch = self.min_batch(population, rate, &when, ask)?;
-        Ok(RecipeDraft {
+        let mut draft = RecipeDraft {
             name,
             purpose,
             author: None,
@@ -78,8 +92,15 @@ impl NewArgs {
             batch_mode: self.batch_mode.into(),
             privacy,
             parties: self.parties(ask)?,
-            tokens: self.tokens(ask)?,
-        })
+        };
+        if let Some(epsilon) = &self.epsilon {
+            let named = |error: anyhow::Error| error.context("--epsilon cannot be used");
+            parse_epsilon(epsilon)
+                .map_err(|reason| anyhow!(reason))
+                .and_then(|target| calibrate(&mut draft, target))
+                .map_err(named)?;
+        }
+        Ok(draft)
     }
 
     fn question(&self, ask: &mut Inquiry<'_>) -> Result<(Attributes, Query)> {
@@ -111,24 +132,42 @@ impl NewArgs {
             Kind::Count => "Mapping to yes or no, like: minutes < 15",
             Kind::Sum => "Mapping to the number, like: minutes",
         };
-        let mapping = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
-            Expression::compile(text, &attributes)
-                .map(|_| text.to_owned())
-                .map_err(anyhow::Error::new)
-                .hint("declare what it reads with --attribute NAME:TYPE")
-        })?;
-        let query = match kind {
-            Kind::Count => Query::Count { mapping, fallback: self.fallback_bool()? },
-            Kind::Sum => Query::Sum { max: size, mapping, fallback: self.fallback_number(None)? },
-            Kind::Histogram => {
-                let fallback = self.fallback_number(labels.as_deref())?;
-                let fallback =
-                    u32::try_from(fallback).map_err(|_| anyhow!("--fallback is too large"))?;
-                let buckets = u32::try_from(size).map_err(|_| anyhow!("--buckets is too large"))?;
-                Query::Histogram { buckets, labels, mapping, fallback }
+        let empty = String::new();
+        let without = match kind {
+            Kind::Count => Query::Count { mapping: empty, fallback: self.fallback_bool()? },
+            Kind::Sum => {
+                Query::Sum { max: size, mapping: empty, fallback: self.fallback_number(0, None)? }
             }
+            Kind::Histogram => self.histogram(labels, size)?,
         };
+        let query = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
+            let mut query = without.clone();
+            *query.mapping_mut() = text.to_owned();
+            check_mapping(&query, &attributes)
+                .map_err(|reason| anyhow!(reason))
+                .hint("declare what it reads with --attribute NAME:TYPE")?;
+            Ok(query)
+        })?;
         Ok((attributes, query))
+    }
+
+    /// A histogram with these buckets. Unless the author chose a fallback, devices for which the
+    /// mapping has no value have a bucket of their own: they must not look like an answer.
+    fn histogram(&self, mut labels: Option<Vec<String>>, mut size: u64) -> Result<Query> {
+        if self.fallback.is_none() {
+            match &mut labels {
+                Some(labels) if labels.iter().any(|label| label == UNKNOWN) => {}
+                Some(labels) => labels.push(UNKNOWN.to_owned()),
+                None => size = size.saturating_add(1),
+            }
+        }
+        size = labels.as_ref().map_or(size, |labels| labels.len() as u64);
+        let own = labels.as_ref().and_then(|all| all.iter().position(|label| label == UNKNOWN));
+        let own = own.map_or(size.saturating_sub(1), |index| index as u64);
+        let fallback = self.fallback_number(own, labels.as_deref())?;
+        let fallback = u32::try_from(fallback).map_err(|_| anyhow!("--fallback is too large"))?;
+        let buckets = u32::try_from(size).map_err(|_| anyhow!("--buckets is too large"))?;
+        Ok(Query::Histogram { buckets, labels, mapping: String::new(), fallback })
     }
 
     fn buckets(&self, ask: &mut Inquiry<'_>) -> Result<(Option<Vec<String>>, u64)> {
@@ -157,8 +196,8 @@ impl NewArgs {
     }
 
     /// A number, or the name of a bucket.
-    fn fallback_number(&self, labels: Option<&[String]>) -> Result<u64> {
-        let Some(text) = self.fallback.as_deref() else { return Ok(0) };
+    fn fallback_number(&self, default: u64, labels: Option<&[String]>) -> Result<u64> {
+        let Some(text) = self.fallback.as_deref() else { return Ok(default) };
         let index = labels.and_then(|labels| labels.iter().position(|label| label == text));
         match (index, text.parse()) {
             (Some(index), _) => Ok(index as u64),
@@ -180,12 +219,13 @@ impl NewArgs {
             return Ok((Randomizer::None, Privacy::InsecureUnbounded));
         }
         let question = "Epsilon of the randomizer on the device";
-        let epsilon0 =
-            ask.value("--epsilon0", question, self.epsilon0.as_deref(), Some("4"), |text| {
-                let micro = parse_epsilon(text).map_err(|reason| anyhow!(reason))?;
-                ensure!(micro > 0, "it must be above 0");
-                Ok(micro)
-            })?;
+        // With --epsilon it is computed once everything else is known.
+        let given = self.epsilon0.as_deref().or(self.epsilon.as_ref().map(|_| "4"));
+        let epsilon0 = ask.value("--epsilon0", question, given, Some("4"), |text| {
+            let micro = parse_epsilon(text).map_err(|reason| anyhow!(reason))?;
+            ensure!(micro > 0, "it must be above 0");
+            Ok(micro)
+        })?;
         let question = "Delta of the claim";
         let delta =
             ask.value("--delta", question, self.delta.as_deref(), Some("1e-9"), |text| {
@@ -209,12 +249,19 @@ impl NewArgs {
     fn when(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<When> {
         let window = self.window.max(1);
         let moment = |text: &str| Ok(parse_moment(text)?.0);
+        // Within the last day or window: tests want an open recipe at once.
+        let earliest = now.saturating_sub(window.max(DAY_S));
+        let coming = |text: &str| {
+            let opens = moment(text)?;
+            ensure!(opens >= earliest, "it is in the past: a recipe is published before it opens");
+            Ok(opens)
+        };
         let step = if DAY_S.is_multiple_of(window) { DAY_S } else { window };
         let first = now.saturating_add(DAY_S).div_ceil(step).saturating_mul(step);
         let default = utc::format(first);
         let question = "When does it open?";
         let opens =
-            ask.value("--opens", question, self.opens.as_deref(), Some(&default), moment)?;
+            ask.value("--opens", question, self.opens.as_deref(), Some(&default), coming)?;
         let default = utc::format(
             opens
                 .saturating_add(WEEK_S)
@@ -249,23 +296,38 @@ impl NewArgs {
         ask.value("--min-batch", question, self.min_batch.as_deref(), Some(&default), whole)
     }
 
-    fn parties(&self, ask: &mut Inquiry<'_>) -> Result<PartiesDraft> {
+    /// The parties, or none of them: an author may first try a question.
+    fn parties(&self, ask: &mut Inquiry<'_>) -> Result<Option<PartiesDraft>> {
         let name = |text: &str| text.parse::<KeyName>().map_err(anyhow::Error::new);
         let url = |text: &str| {
             let known = text.starts_with("https://") || text.starts_with("http://");
             ensure!(known, "a URL begins with https:// or http://");
             Ok(text.to_owned())
         };
-        let question = "Who runs the leader (the name of the operator's key)?";
+        let question =
+            "Who runs the leader (the name of the operator's key; nothing if you do not know yet)?";
         let given = self.leader_operator.as_deref();
-        let operator = ask.value("--leader-operator", question, given, None, name)?;
+        let default = if self.names_parties() { None } else { Some("") };
+        let operator = ask.value("--leader-operator", question, given, default, |text| {
+            if text.is_empty() { Ok(None) } else { name(text).map(Some) }
+        })?;
+        let Some(operator) = operator else { return Ok(None) };
         let given = self.leader_url.as_deref();
         let leader_url = ask.value("--leader-url", "The leader's URL?", given, None, url)?;
         let leader = Aggregator { operator, url: leader_url };
         let given = self.helper_operator.as_deref();
-        let operator = ask.value("--helper-operator", "Who runs the helper?", given, None, name)?;
+        let operator =
+            ask.value("--helper-operator", "Who runs the helper?", given, None, |text| {
+                let operator = name(text)?;
+                ensure!(operator != leader.operator, "leader and helper must differ: {TWICE}");
+                Ok(operator)
+            })?;
         let given = self.helper_url.as_deref();
-        let helper_url = ask.value("--helper-url", "The helper's URL?", given, None, url)?;
+        let helper_url = ask.value("--helper-url", "The helper's URL?", given, None, |text| {
+            let own = url(text)?;
+            ensure!(!same_server(&own, &leader.url), "the leader is at this address: {TWICE}");
+            Ok(own)
+        })?;
         let helper = Aggregator { operator, url: helper_url };
         let question = "The file of the collector's key (`sotto keys new`)?";
         let given = self.collector_key.as_deref();
@@ -275,7 +337,14 @@ impl NewArgs {
             })?;
         let question = "The origin of the log (the name of its key)?";
         let log = ask.value("--log-origin", question, self.log_origin.as_deref(), None, name)?;
-        Ok(PartiesDraft { leader, helper, collector_hpke_config, log: log.to_string() })
+        let log = log.to_string();
+        Ok(Some(PartiesDraft {
+            leader,
+            helper,
+            collector_hpke_config,
+            log,
+            tokens: self.tokens(ask)?,
+        }))
     }
 
     /// Who checks tokens. Having no tokens must be an explicit choice.
@@ -296,9 +365,20 @@ impl NewArgs {
         if self.insecure_leader_only {
             return Ok(TokensDraft::InsecureLeaderOnly { leader });
         }
+        if self.insecure_single_issuer {
+            let helper = leader.clone();
+            return Ok(TokensDraft::RateLimited { leader, helper });
+        }
         let question = "Who runs the issuer of the helper's tokens (another operator)?";
         let given = self.helper_issuer.as_deref();
-        let helper = ask.value("--helper-issuer", question, given, None, issuer)?;
+        let helper = ask.value("--helper-issuer", question, given, None, |text| {
+            let helper = issuer(text)?;
+            ensure!(
+                helper != leader,
+                "the issuers must differ: one that signs for both could invent devices"
+            );
+            Ok(helper)
+        })?;
         Ok(TokensDraft::RateLimited { leader, helper })
     }
 }
@@ -318,9 +398,34 @@ fn collector_key(path: &Path) -> Result<String> {
     Ok(KeySet::config_text(key.config()))
 }
 
+/// Gives the randomizer the largest epsilon, in hundredths, with which the claim is at most
+/// `target`.
+fn calibrate(draft: &mut RecipeDraft, target: u64) -> Result<()> {
+    ensure!(target > 0, "it must be above 0");
+    let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
+    let mut meets = |hundredths: u64| -> Result<bool> {
+        let Some(randomizer) = suggested_randomizer(&recipe.query, hundredths * HUNDREDTH_MICRO)
+        else {
+            return no_randomizer();
+        };
+        (recipe.randomizer, draft.randomizer) = (randomizer, randomizer);
+        let judged = judgement(&recipe)?.map_or(f64::INFINITY, |judged| judged.epsilon);
+        Ok(judged.is_finite() && published(judged)? <= target)
+    };
+    let (mut best, mut above) = (0, MOST_HUNDREDTHS + 1);
+    while best + 1 < above {
+        let middle = best.midpoint(above);
+        if meets(middle)? { best = middle } else { above = middle }
+    }
+    if best == 0 {
+        return Err(anyhow!("no randomizer reaches it with so few answers"))
+            .hint("raise --epsilon, --min-batch or --population, or lower --rate");
+    }
+    meets(best).map(drop)
+}
+
 fn whole(text: &str) -> Result<u64> {
-    let plain: String = text.chars().filter(|c| !matches!(c, ',' | '_')).collect();
-    let number = plain.parse().map_err(|_| anyhow!("{text:?} is not a whole number"))?;
+    let number = parse_whole(text).map_err(|reason| anyhow!(reason))?;
     ensure!(number > 0, "it must be at least 1");
     Ok(number)
 }

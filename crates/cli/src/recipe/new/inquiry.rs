@@ -1,8 +1,10 @@
 //! Values from an option, from an answer on a terminal, or from a default.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// A terminal with a person in front of it.
 pub(super) struct Prompt<'a> {
@@ -38,12 +40,39 @@ impl<'a> Prompt<'a> {
 /// Where values come from.
 pub(super) struct Inquiry<'a> {
     prompt: Option<Prompt<'a>>,
+    /// Where answers are kept until the recipe is written.
+    kept: Option<PathBuf>,
+    /// What was answered, by option, now or before an interruption.
+    answers: BTreeMap<String, String>,
 }
 
 impl<'a> Inquiry<'a> {
     /// Without a prompt, no questions are asked.
     pub(super) fn new(prompt: Option<Prompt<'a>>) -> Self {
-        Self { prompt }
+        Self { prompt, kept: None, answers: BTreeMap::new() }
+    }
+
+    /// Keeps the answers of a person in this file. Those of an earlier, interrupted run become the
+    /// defaults.
+    pub(super) fn keep_in(&mut self, path: &Path) -> Result<()> {
+        let Some(prompt) = &mut self.prompt else { return Ok(()) };
+        if let Ok(text) = std::fs::read_to_string(path) {
+            self.answers = serde_json::from_str(&text)
+                .with_context(|| format!("{} is damaged: delete it", path.display()))?;
+            let path = path.display();
+            writeln!(prompt.output, "  Your answers from before are in brackets ({path}).")?;
+        }
+        self.kept = Some(path.to_owned());
+        Ok(())
+    }
+
+    /// The answers are not needed any more.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        match self.kept.take() {
+            Some(path) if path.exists() => std::fs::remove_file(&path)
+                .with_context(|| format!("cannot remove {}", path.display())),
+            _ => Ok(()),
+        }
     }
 
     /// The value of an option: as given, as answered, or by default. An invalid option is an error;
@@ -64,10 +93,19 @@ impl<'a> Inquiry<'a> {
             let text = default.ok_or_else(|| anyhow!("missing: {option}"))?;
             return parse(text).map_err(named);
         };
+        let before = self.answers.get(option).cloned();
+        let default = before.as_deref().or(default);
         loop {
             let Some(answer) = prompt.ask(question, default)? else { continue };
             match parse(&answer) {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    self.answers.insert(option.to_owned(), answer);
+                    if let Some(path) = &self.kept {
+                        std::fs::write(path, serde_json::to_string_pretty(&self.answers)?)
+                            .with_context(|| format!("cannot write {}", path.display()))?;
+                    }
+                    return Ok(value);
+                }
                 Err(error) => writeln!(prompt.output, "  {error:#}")?,
             }
         }
@@ -94,6 +132,32 @@ mod tests {
         let shown = String::from_utf8(shown).unwrap();
         assert_eq!(shown.matches("How many?").count(), 3, "{shown}");
         assert!(shown.contains("And? [3]: ") && !shown.contains("Given?"), "{shown}");
+    }
+
+    #[test]
+    fn answers_survive_an_interruption() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("commute.toml.answers");
+        let ask = |mut input: &[u8], done: bool| {
+            let mut shown = Vec::new();
+            let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
+            inquiry.keep_in(&path).unwrap();
+            let first = inquiry.value("--n", "How many?", None, None, number);
+            let second = inquiry.value("--m", "And?", None, Some("3"), number);
+            if done {
+                inquiry.forget().unwrap();
+            }
+            (first.ok(), second.ok(), String::from_utf8(shown).unwrap())
+        };
+        // Interrupted at the second question, as by Ctrl-C.
+        assert_eq!(ask(b"7\n", false).1, None);
+        let (first, second, shown) = ask(b"\n4\n", true);
+        assert_eq!((first, second), (Some(7), Some(4)), "Enter keeps the answer from before");
+        assert!(shown.contains("How many? [7]: "), "{shown}");
+        assert!(!path.exists());
+        // A script neither reads nor writes them.
+        Inquiry::new(None).keep_in(&path).unwrap();
+        assert!(!path.exists());
     }
 
     #[test]

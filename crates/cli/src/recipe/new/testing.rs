@@ -20,6 +20,7 @@ pub(crate) fn arguments(folder: &std::path::Path) -> NewArgs {
         labels: text("short,middle,long"),
         attribute: vec!["minutes:int".to_owned()],
         mapping: text("minutes < 15 ? 0 : minutes < 45 ? 1 : 2"),
+        fallback: text("short"),
         population: text("1000000"),
         leader_operator: text("leader.example"),
         leader_url: text("https://leader.example/"),

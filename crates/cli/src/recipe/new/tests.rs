@@ -65,6 +65,13 @@ fn options_are_named_in_errors() {
     refused(|args| args.helper_issuer = None, "missing: --helper-issuer");
     refused(|args| args.leader_issuer = text("two words"), "--leader-issuer");
     refused(|args| args.helper_issuer = text("two words"), "--helper-issuer");
+    refused(|args| args.helper_issuer = text("issuer-a.example"), "the issuers must differ");
+    for url in ["https://LEADER.example:443/helper", "https://leader.example"] {
+        let error = draft(|args| args.helper_url = text(url)).unwrap_err();
+        assert!(format!("{error:#}").contains("the leader is at this address"), "{error:#}");
+    }
+    refused(|args| args.opens = text("2020-01-01"), "it is in the past");
+    refused(|args| args.opens = text("2026-11-13T23:00:00Z"), "it is in the past");
     refused(|args| args.leader_issuer = text("leader.example"), "another operator");
     refused(|args| args.helper_issuer = text("leader.example"), "another operator");
 }
@@ -91,7 +98,7 @@ fn doing_without_tokens_must_be_said() {
 fn counts_and_sums_are_exact_only() {
     let recipe = draft(|args| {
         args.kind = Some(Kind::Sum);
-        args.labels = None;
+        (args.labels, args.fallback) = (None, None);
         args.max = text("240");
         args.mapping = text("minutes");
         args.insecure_exact = true;
@@ -113,7 +120,8 @@ fn a_person_can_be_asked_for_everything() {
          issuer-a.example\nissuer-b.example\n"
     );
     let (mut input, mut shown) = (answers.as_bytes(), Vec::new());
-    let args = NewArgs { window: 3_600, ..NewArgs::default() };
+    let out = Some(folder.path().join("commute.toml"));
+    let args = NewArgs { window: 3_600, out, ..NewArgs::default() };
     let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
     let mut draft = args.draft(&mut inquiry, NOW).unwrap();
     let recipe = with_claim(&mut draft).unwrap();
@@ -135,4 +143,162 @@ fn the_file_says_the_same() {
     assert_eq!(loaded.recipe, recipe);
     assert!(!loaded.author_known && !loaded.token_keys_known && !loaded.id_known());
     assert!(recipe_file::write(&path, b"", false).is_err());
+}
+
+/// Devices with missing or mistyped data must not count as an answer.
+#[test]
+fn devices_without_an_answer_have_a_bucket_of_their_own() {
+    let question = |change: fn(&mut NewArgs)| {
+        let recipe = draft(|args| {
+            args.fallback = None;
+            change(args);
+        });
+        match recipe.unwrap().query {
+            Query::Histogram { buckets, labels, fallback, .. } => (buckets, labels, fallback),
+            other => panic!("{other:?}"),
+        }
+    };
+    let labels = |all: &str| Some(all.split(',').map(str::to_owned).collect::<Vec<_>>());
+    assert_eq!(question(|_| {}), (4, labels("short,middle,long,unknown"), 3));
+    // It is there already.
+    let known = question(|args| args.labels = text("unknown,short,middle,long"));
+    assert_eq!(known, (4, labels("unknown,short,middle,long"), 0));
+    let numbered = question(|args| {
+        args.labels = None;
+        args.buckets = text("3");
+    });
+    assert_eq!(numbered, (4, None, 3));
+    // Unless told otherwise.
+    let told = question(|args| args.fallback = text("middle"));
+    assert_eq!(told, (3, labels("short,middle,long"), 1));
+}
+
+#[test]
+fn constants_that_no_bucket_has_are_refused() {
+    for (mapping, part) in [
+        ("minutes < 15 ? 0 : 3", "it can give 3"),
+        ("minutes < 15 ? 0 : -1", "it can give -1"),
+        ("minutes < 15 ? 0 : minutes < 45 ? 1 + 4 : 2", "it can give 5"),
+        ("minutes < 15 ? \"short\" : \"lnog\"", "it can give \"lnog\""),
+        ("minutes < 15 ? 'short' : (minutes < 45 ? 'Middle' : 'long')", "it can give \"Middle\""),
+    ] {
+        let error = draft(|args| args.mapping = text(mapping)).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains("--mapping") && error.contains(part), "{mapping}: {error}");
+        assert!(error.contains("a bucket from 0 to 2, or its label: \"short\""), "{error}");
+    }
+    for mapping in ["minutes % 3", "minutes == 7 ? 0 : minutes / 10", "minutes in [7, 8] ? 1 : 2"] {
+        draft(|args| args.mapping = text(mapping)).unwrap();
+    }
+    let sum = |mapping: &'static str| {
+        draft(move |args| {
+            (args.kind, args.insecure_exact) = (Some(Kind::Sum), true);
+            (args.labels, args.fallback, args.max) = (None, None, text("240"));
+            args.mapping = text(mapping);
+        })
+    };
+    sum("minutes < 3 ? 240 : minutes").unwrap();
+    let error = format!("{:#}", sum("minutes < 3 ? 241 : minutes").unwrap_err());
+    assert!(error.contains("it can give 241") && error.contains("from 0 to 240"), "{error}");
+}
+
+#[test]
+fn numbers_are_written_as_people_do() {
+    for rate in ["5%", "1/20", "0.05"] {
+        let recipe = draft(|args| {
+            args.population = text("1e6");
+            args.rate = text(rate);
+            args.min_batch = text("4e4");
+        });
+        let recipe = recipe.unwrap();
+        assert_eq!(recipe.who.population, 1_000_000);
+        assert_eq!(recipe.sampling.rate, Probability::new(1, 20).unwrap());
+        assert_eq!(recipe.aggregation.min_batch, 40_000);
+    }
+}
+
+/// `--epsilon` is the claim; the randomizer's follows.
+#[test]
+fn the_claim_can_be_chosen() {
+    let chosen = |epsilon: &'static str| {
+        let recipe = draft(move |args| args.epsilon = text(epsilon)).unwrap();
+        let Privacy::Claim { epsilon_micro, .. } = recipe.privacy else { panic!("no claim") };
+        let Randomizer::RandomizedResponse { epsilon_micro: local } = recipe.randomizer else {
+            panic!("no randomizer")
+        };
+        (epsilon_micro, local)
+    };
+    let (claim, local) = chosen("0.01");
+    assert!((9_800..=10_000).contains(&claim), "{claim}");
+    let (weaker, more) = chosen("0.02");
+    assert!((19_600..=20_000).contains(&weaker), "{weaker}");
+    assert!(local < more && more < 8_000_000, "{local} {more}");
+    // More than a randomizer's epsilon of 8 gives is not needed.
+    assert_eq!(chosen("1000").1, 8_000_000);
+    let error = draft(|args| args.epsilon = text("0.000001")).unwrap_err();
+    assert!(format!("{error:#}").contains("--epsilon cannot be used"), "{error:#}");
+}
+
+/// A question can be written before any operator is found.
+#[test]
+fn nobody_has_to_be_found_to_begin_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = |args: &mut NewArgs| {
+        (args.leader_operator, args.leader_url) = (None, None);
+        (args.helper_operator, args.helper_url) = (None, None);
+        (args.collector_key, args.log_origin) = (None, None);
+        (args.leader_issuer, args.helper_issuer) = (None, None);
+    };
+    let mut args = arguments(folder.path());
+    alone(&mut args);
+    args.nothing_missing().unwrap();
+    let mut draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
+    with_claim(&mut draft).unwrap();
+    assert_eq!(draft.parties, None);
+    let path = folder.path().join("commute.toml");
+    recipe_file::write(&path, draft.to_toml().as_bytes(), false).unwrap();
+    let loaded = recipe_file::load(&path).unwrap();
+    assert!(!loaded.parties_known && !loaded.id_known());
+    // What it wrote as comments is what is missing.
+    let key = sotto_wire::KeySet::config_text(crate::keys::generate(7).config());
+    let filled: String = draft
+        .to_toml()
+        .lines()
+        .map(|line| line.strip_prefix('#').filter(|_| !line.starts_with("# ")).unwrap_or(line))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let filled = filled
+        .replace("collector_hpke_config = \"...\"", &format!("collector_hpke_config = {key:?}"));
+    std::fs::write(&path, filled).unwrap();
+    assert!(recipe_file::load(&path).unwrap().parties_known);
+    // Half of them are a mistake.
+    args.log_origin = text("log.example");
+    let error = args.nothing_missing().unwrap_err().to_string();
+    assert!(error.contains("missing: --leader-operator, --leader-url"), "{error}");
+}
+
+/// Whoever is interrupted finds the answers as defaults, and the file goes when the recipe is there.
+#[test]
+fn an_interrupted_person_goes_on_where_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = || NewArgs {
+        window: 3_600,
+        out: Some(folder.path().join("commute.toml")),
+        ..NewArgs::default()
+    };
+    let ask = |mut input: &[u8]| {
+        let mut shown = Vec::new();
+        let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
+        let draft = args().draft(&mut inquiry, NOW).ok();
+        (draft, String::from_utf8(shown).unwrap())
+    };
+    let (nothing, _) = ask(b"commute\nHow long?\n\nshort,long\nminutes:int\n");
+    assert_eq!(nothing, None);
+    // The name, then Enter for what was answered, the mapping, the population, and Enter again.
+    let again = "commute\n\n\n\n\nminutes < 15 ? 0 : 1\n1e6\n\n\n\n\n\n\n\n";
+    let (draft, shown) = ask(again.as_bytes());
+    let draft = draft.unwrap();
+    assert_eq!((draft.purpose.as_str(), draft.parties), ("How long?", None));
+    assert!(shown.contains("[short,long]") && shown.contains("[minutes:int]"), "{shown}");
+    assert!(matches!(draft.query, Query::Histogram { buckets: 3, fallback: 2, .. }));
 }

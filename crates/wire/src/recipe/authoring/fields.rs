@@ -34,7 +34,7 @@ impl Fields {
 
     /// The value of a key.
     pub(super) fn required(&mut self, key: &'static str) -> Result<Field, AuthoringError> {
-        self.optional(key).ok_or_else(|| error(joined(&self.path, key), "is missing"))
+        self.optional(key).ok_or_else(|| missing(joined(&self.path, key)))
     }
 
     /// Every remaining key with its value: for tables whose keys the author chooses.
@@ -68,20 +68,23 @@ impl Field {
     pub(super) fn table(self) -> Result<Fields, AuthoringError> {
         match self.value {
             Value::Table(table) => Ok(Fields { path: self.path, table, asked: Vec::new() }),
-            _ => Err(error(self.path, "must be a table")),
+            _ => {
+                let reason = format!("must be a table: begin it with [{}]", self.path);
+                Err(error(self.path, reason))
+            }
         }
     }
 
     pub(super) fn text(self) -> Result<String, AuthoringError> {
         match self.value {
             Value::String(text) => Ok(text),
-            _ => Err(error(self.path, "must be text in quotes")),
+            _ => Err(error(self.path, "must be text in quotes, like \"text\"")),
         }
     }
 
     pub(super) fn texts(self) -> Result<Vec<String>, AuthoringError> {
         let Value::Array(values) = self.value else {
-            return Err(error(self.path, "must be a list of texts"));
+            return Err(error(self.path, "must be a list of texts, like [\"a\", \"b\"]"));
         };
         values
             .into_iter()
@@ -116,9 +119,11 @@ impl Field {
     pub(super) fn integer<T: TryFrom<i64>>(self) -> Result<T, AuthoringError> {
         match self.value {
             Value::Integer(value) => {
-                T::try_from(value).map_err(|_| error(self.path, format!("{value} is out of range")))
+                let reason =
+                    format!("{value} is out of range: write a number that is not negative");
+                T::try_from(value).map_err(|_| error(self.path, reason))
             }
-            _ => Err(error(self.path, "must be a whole number")),
+            _ => Err(error(self.path, "must be a whole number without quotes, like 1000")),
         }
     }
 
@@ -170,7 +175,7 @@ impl Field {
             Value::String(text) => number::micro(text),
             Value::Integer(value) => number::micro(&value.to_string()),
             Value::Float(value) => number::micro(&value.to_string()),
-            _ => Err("must be a number".to_owned()),
+            _ => Err("must be a number, like 4.0".to_owned()),
         };
         parsed.map_err(|reason| error(self.path, reason))
     }
@@ -185,6 +190,63 @@ fn joined(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
+/// Its line is found later, in the text.
 fn error(key: String, reason: impl Into<String>) -> AuthoringError {
-    AuthoringError::Key { key, reason: reason.into() }
+    AuthoringError::Key { line: 0, key, reason: reason.into() }
 }
+
+/// The error for a key that is not there, with what to write.
+pub(super) fn missing(key: String) -> AuthoringError {
+    let example = EXAMPLES.iter().find(|(known, _)| *known == key);
+    let name = key.rsplit('.').next().unwrap_or_default();
+    let reason = match example {
+        Some((_, value)) => format!("is missing: write it like `{name} = {value}`"),
+        None => format!("is missing: add the table [{key}]"),
+    };
+    error(key, reason)
+}
+
+/// What people may write for each value that must be there.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("name", "\"commute\""),
+    ("purpose", "\"How long do people commute?\""),
+    ("author.name", "\"analytics.example\""),
+    ("author.key", "\"...\", from `sotto keys show FILE`"),
+    ("who.population", "1000000"),
+    ("who.targeting.predicate", "\"country == 'CH'\""),
+    ("who.targeting.certified", "\"...\", the id of a result in the log"),
+    ("when.opens", "2026-11-20T00:00:00Z"),
+    ("when.closes", "2026-11-27T00:00:00Z"),
+    ("when.window", "\"1h\""),
+    ("when.max_window", "\"7d\""),
+    ("sampling.rate", "\"1/50\""),
+    ("query.kind", "\"histogram\""),
+    ("query.mapping", "\"minutes < 15 ? 0 : 1\""),
+    ("query.fallback", "2"),
+    ("query.buckets", "3"),
+    ("query.max", "100"),
+    ("randomizer.kind", "\"randomized_response\""),
+    ("randomizer.epsilon", "4.0"),
+    ("aggregation.min_batch", "10000"),
+    ("aggregation.batch_mode", "\"time_interval\""),
+    ("aggregation.vdaf.type", "\"Prio3Histogram\""),
+    ("aggregation.vdaf.length", "3"),
+    ("aggregation.vdaf.chunk_length", "1"),
+    ("aggregation.vdaf.max_measurement", "100"),
+    ("privacy.kind", "\"claim\""),
+    ("privacy.epsilon", "0.05"),
+    ("privacy.delta", "\"1e-9\""),
+    ("parties.collector_hpke_config", "\"...\", which `sotto keys new` prints"),
+    ("parties.log", "\"log.example\""),
+    ("parties.leader.operator", "\"leader.example\""),
+    ("parties.leader.url", "\"https://leader.example/\""),
+    ("parties.helper.operator", "\"helper.example\""),
+    ("parties.helper.url", "\"https://helper.example/\""),
+    ("parties.tokens.kind", "\"rate_limited\""),
+    ("parties.tokens.leader.issuer", "\"issuer-a.example\""),
+    ("parties.tokens.leader.expires", "2026-11-27T00:00:00Z"),
+    ("parties.tokens.leader.endorsement", "\"...\", from `sotto recipe tokens`"),
+    ("parties.tokens.helper.issuer", "\"issuer-b.example\""),
+    ("parties.tokens.helper.expires", "2026-11-27T00:00:00Z"),
+    ("parties.tokens.helper.endorsement", "\"...\", from `sotto recipe tokens`"),
+];

@@ -5,12 +5,17 @@ use crate::recipe::Probability;
 /// More digits than any value of a recipe needs.
 const MAX_DIGITS: usize = 24;
 
-/// `1/50`, `0.02`, `2e-2` or `1`.
+/// `1/50`, `2%`, `0.02`, `2e-2` or `1`.
 pub(super) fn probability(text: &str) -> Result<Probability, String> {
     let (num, den) = match text.split_once('/') {
-        Some((num, den)) => (whole(num.trim(), text)?, whole(den.trim(), text)?),
+        Some((num, den)) => (digits(num.trim(), text)?, digits(den.trim(), text)?),
         None => {
-            let (mantissa, exponent) = decimal(text)?;
+            let (mantissa, exponent) = match text.strip_suffix('%') {
+                Some(percent) => {
+                    decimal(percent.trim_end()).map(|(digits, at)| (digits, at - 2))?
+                }
+                None => decimal(text)?,
+            };
             let too_fine = || format!("{text:?} has more digits than a probability can have");
             // A saturated power is not a power of ten, so it must not become a denominator.
             let power = 10u128.checked_pow(exponent.unsigned_abs()).ok_or_else(too_fine)?;
@@ -23,6 +28,19 @@ pub(super) fn probability(text: &str) -> Result<Probability, String> {
         }
     };
     Probability::reduced(num, den).map_err(|error| error.to_string())
+}
+
+/// `1000000`, `1,000,000`, `1_000_000` or `1e6`.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    let plain: String = text.chars().filter(|c| !matches!(c, ',' | '_')).collect();
+    let wrong = || format!("{text:?} is not a whole number: write it like 1000000 or 1e6");
+    let (mantissa, exponent) = parse_decimal(&plain).ok_or_else(wrong)?;
+    let power = power_of_ten(exponent);
+    let number = match exponent {
+        0.. => mantissa.checked_mul(power),
+        _ => mantissa.is_multiple_of(power).then(|| mantissa / power),
+    };
+    number.and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong)
 }
 
 /// A decimal in millionths, rounded up.
@@ -46,7 +64,7 @@ pub(super) fn show_micro(micro: u64) -> String {
     format!("{}.{}", micro / 1_000_000, if fraction.is_empty() { "0" } else { fraction })
 }
 
-fn whole(digits: &str, text: &str) -> Result<u64, String> {
+fn digits(digits: &str, text: &str) -> Result<u64, String> {
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain
         .then(|| digits.parse().ok())
@@ -112,6 +130,9 @@ mod tests {
             ("1.0", 1, 1),
             ("0", 0, 1),
             ("0.5e0", 1, 2),
+            ("5%", 1, 20),
+            ("0.1 %", 1, 1_000),
+            ("100%", 1, 1),
         ] {
             assert_eq!(probability(text), Ok(Probability::new(num, den).unwrap()), "{text}");
         }
@@ -132,9 +153,31 @@ mod tests {
             "inf",
             "1e-24",
             "+1",
+            "%",
+            "101%",
+            "1/2%",
             "0.000000000000000000000000000000000000000255",
         ] {
             assert!(probability(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_written_as_people_do() {
+        for (text, number) in [
+            ("1000000", 1_000_000),
+            ("1,000,000", 1_000_000),
+            ("1_000_000", 1_000_000),
+            ("1e6", 1_000_000),
+            ("2.5e3", 2_500),
+            ("1500e-2", 15),
+            ("0", 0),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(whole(text), Ok(number), "{text}");
+        }
+        for bad in ["", "many", "-1", "1.5", "1e-1", "5%", "1/2", "1e20", "18446744073709551616"] {
+            assert!(whole(bad).is_err(), "{bad}");
         }
     }
 

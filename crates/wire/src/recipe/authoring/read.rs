@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Fields};
-use super::{AuthoringError, PartiesDraft, RecipeDraft, TokensDraft, randomizer, tokens};
+use super::{AuthoringError, PartiesDraft, RecipeDraft, randomizer, tokens};
 use crate::BatchMode;
 use crate::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Privacy,
@@ -31,7 +31,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
     let aggregation = aggregation(document.required("aggregation")?)?;
     let (vdaf, min_batch, batch_mode) = aggregation;
     let privacy = privacy(document.required("privacy")?)?;
-    let (parties, tokens) = parties(document.required("parties")?)?;
+    let parties = document.optional("parties").map(parties).transpose()?;
     document.finish()?;
     Ok(RecipeDraft {
         name,
@@ -48,7 +48,6 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
         batch_mode,
         privacy,
         parties,
-        tokens,
     })
 }
 
@@ -200,17 +199,17 @@ fn privacy(field: Field) -> Result<Privacy, AuthoringError> {
     Ok(privacy)
 }
 
-fn parties(field: Field) -> Result<(PartiesDraft, TokensDraft), AuthoringError> {
+fn parties(field: Field) -> Result<PartiesDraft, AuthoringError> {
     let mut fields = field.table()?;
     let parties = PartiesDraft {
         leader: aggregator(fields.required("leader")?)?,
         helper: aggregator(fields.required("helper")?)?,
         collector_hpke_config: fields.required("collector_hpke_config")?.text()?,
         log: fields.required("log")?.text()?,
+        tokens: tokens::read(fields.required("tokens")?)?,
     };
-    let tokens = tokens::read(fields.required("tokens")?)?;
     fields.finish()?;
-    Ok((parties, tokens))
+    Ok(parties)
 }
 
 fn aggregator(field: Field) -> Result<Aggregator, AuthoringError> {

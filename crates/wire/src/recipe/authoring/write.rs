@@ -43,14 +43,46 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     randomizer::write(&mut out, &draft.randomizer);
     aggregation(&mut out, draft);
     privacy(&mut out, &draft.privacy);
-    out.group("parties", "Who sums, for whom, and which log holds the recipe.");
-    out.text("collector_hpke_config", &draft.parties.collector_hpke_config);
-    out.text("log", &draft.parties.log);
-    aggregator(&mut out, "parties.leader", &draft.parties.leader);
-    aggregator(&mut out, "parties.helper", &draft.parties.helper);
-    tokens::write(&mut out, &draft.tokens);
+    match &draft.parties {
+        Some(parties) => {
+            out.group("parties", "Who sums, for whom, and which log holds the recipe.");
+            out.text("collector_hpke_config", &parties.collector_hpke_config);
+            out.text("log", &parties.log);
+            aggregator(&mut out, "parties.leader", &parties.leader);
+            aggregator(&mut out, "parties.helper", &parties.helper);
+            tokens::write(&mut out, &parties.tokens);
+        }
+        None => out.0.push_str(NO_PARTIES),
+    }
     out.0
 }
+
+/// What an author fills in once the parties are known.
+const NO_PARTIES: &str = r#"
+# Who sums, for whom, and which log holds the recipe. `sotto demo --recipe` does without. To publish
+# it, fill this in and remove the first `#` of each line. `sotto keys new --out collector.toml`
+# prints collector_hpke_config.
+#[parties]
+#collector_hpke_config = "..."
+#log = "log.example"
+#
+#[parties.leader]
+#operator = "leader.example"
+#url = "https://leader.example/"
+#
+#[parties.helper]
+#operator = "helper.example"
+#url = "https://helper.example/"
+#
+#[parties.tokens]
+#kind = "rate_limited"
+#
+#[parties.tokens.leader]
+#issuer = "issuer-a.example"
+#
+#[parties.tokens.helper]
+#issuer = "issuer-b.example"
+"#;
 
 fn who(out: &mut Writer, draft: &RecipeDraft) {
     out.group("who", "The approximate number of devices. This never lowers an epsilon.");
