@@ -5,6 +5,7 @@
 
 mod aggregation;
 mod anonymity;
+mod collecting;
 mod crash;
 mod demo;
 mod key_rotation;

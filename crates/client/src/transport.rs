@@ -133,6 +133,9 @@ pub enum TransportError {
     /// The exchange took too long. It may have happened anyway.
     #[error("timed out")]
     Timeout,
+    /// The host of the transport does not wait any longer. The exchange may have happened anyway.
+    #[error("gave up waiting for an answer")]
+    GaveUp,
     /// No connection, or it broke. The exchange may have happened anyway.
     #[error("unreachable: {0}")]
     Unreachable(String),

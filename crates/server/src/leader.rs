@@ -195,7 +195,11 @@ fn router(state: &Arc<LeaderState>, gateway: Option<Arc<GatewayResource>>) -> Ro
     let (base, metrics) = (&state.aggregator.base_path, &state.aggregator.metrics);
     let collections = format!("{base}/tasks/{{task_id}}/collection_jobs");
     uploads(&state.aggregator)
-        .route(&collections, post(metrics.measured("collection_post", collection::post)))
+        .route(
+            &collections,
+            post(metrics.measured("collection_post", collection::post))
+                .get(metrics.measured("collection_list", collection::list)),
+        )
         .route(
             &format!("{collections}/{{collection_job_id}}"),
             get(metrics.measured("collection_get", collection::get))

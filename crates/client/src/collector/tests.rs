@@ -177,7 +177,7 @@ fn a_batch_that_is_not_ready_in_time_leaves_the_job() {
     let script = leader(usize::MAX);
     let collector = collector(&script, BatchMode::TimeInterval);
     let error = collector.collect(&query(), Duration::ZERO, &mut |_| {}, &mut rng()).unwrap_err();
-    assert!(matches!(error, CollectError::NotReady { reason: None }), "{error}");
+    assert!(matches!(error, CollectError::NotReady { reason: None, .. }), "{error}");
     assert!(script.sent().iter().all(|sent| sent.method != Method::Delete));
 
     let away = Script::new(|_, _| Err(TransportError::Timeout));
@@ -185,7 +185,10 @@ fn a_batch_that_is_not_ready_in_time_leaves_the_job() {
     let error = collector.collect(&query(), Duration::ZERO, &mut |_| {}, &mut rng()).unwrap_err();
     assert!(matches!(
         error,
-        CollectError::NotReady { reason: Some(ExchangeError::Transport(TransportError::Timeout)) }
+        CollectError::NotReady {
+            reason: Some(ExchangeError::Transport(TransportError::Timeout)),
+            ..
+        }
     ));
 }
 
