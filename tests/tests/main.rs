@@ -15,6 +15,7 @@ mod minimum_batch;
 mod one_address;
 mod peers;
 mod recipes;
+mod silent_servers;
 mod slow_helpers;
 mod tls;
 mod tokens;

@@ -13,6 +13,7 @@ mod forming;
 mod intake;
 mod metrics;
 mod pacing;
+mod probing;
 mod unfinished;
 mod upload;
 
@@ -239,6 +240,8 @@ fn add_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, serv
     let (aggregating, collecting) = (leader(), leader());
     server.add_loop("aggregation", |shutdown| attempts::run::<Aggregation>(aggregating, shutdown));
     server.add_loop("collection", |shutdown| attempts::run::<Collecting>(collecting, shutdown));
+    let probing = leader();
+    server.add_loop("probing", |shutdown| probing::run(probing, shutdown));
     let deleting = leader();
     server.add_loop("deletion", |shutdown| delete_loop(deleting, deletions, shutdown));
     let measured = leader();
