@@ -133,6 +133,7 @@ fn an_upload_keeps_what_it_could_not_send_and_resumes() {
     assert!(output.status.success(), "{}", shown(&output));
     assert!(shown(&output).contains("20 accepted, 0 rejected"), "{}", shown(&output));
     assert!(!unsent.exists());
+    assert!(run_in_time(&upload_arguments(&files, &["--resume"])).status.success());
     // Some arrived twice. Each counts once.
     let collected = collect(&files, Some(time), &["--deadline", "120"]).unwrap();
     assert_eq!((&collected["report_count"], &collected["result"]), (&20.into(), &20.into()));

@@ -33,6 +33,8 @@ use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_secon
 
 /// The deadline without `--deadline`.
 const DEADLINE: &str = "10m";
+/// Even a deadline of zero leaves time to ask once.
+const SHORTEST: Duration = Duration::from_secs(2);
 /// How long a cancellation may take, after the deadline.
 const CANCEL: Limit = Limit::Total(Duration::from_secs(5));
 
@@ -83,7 +85,7 @@ impl CollectArgs {
         let spinner = output.spinner("asking the leader");
         let (shown, told) = (spinner.clone(), *output);
         let tell = move |line: &str| shown.suspend(|| told.remark(line));
-        let limit = Limit::Total(Duration::from_secs(self.deadline));
+        let limit = Limit::Total(Duration::from_secs(self.deadline).max(SHORTEST));
         let patience = Patience::new(limit, tell)?;
         self.subject.log.connection.patience = Some(patience.clone());
         let collected = self.run_within(&patience, &spinner, output);
@@ -264,8 +266,8 @@ fn give_up(
     }
     if let Some(Ok(Cancelled::UnderWay)) = cancelled {
         return Ok(Err((
-            "the batch is complete, and the servers are about to finish it".to_owned(),
-            "run the same command again",
+            "the batch is complete, but leader and helper have not finished it yet".to_owned(),
+            "run the same command again; if that does not help, ask whether the helper answers",
         )));
     }
     let message = match (stopped, reason) {

@@ -219,8 +219,8 @@ struct Watched {
 impl Transport for Watched {
     /// The exchange has its own thread, which is left behind if the wait is over first.
     fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
-        self.patience.begin(&request.url);
         self.patience.still().ok_or(TransportError::GaveUp)?;
+        self.patience.begin(&request.url);
         let (url, headers, body) =
             (request.url.clone(), request.headers.clone(), request.body.to_vec());
         let (method, response_limit) = (request.method, request.response_limit);

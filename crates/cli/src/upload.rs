@@ -105,6 +105,9 @@ impl UploadArgs {
             None if self.resume => Some(&kept),
             other => other.as_ref(),
         };
+        if self.resume && !kept.exists() {
+            return Tally::default().print(output, 0.0);
+        }
         if let Some(path) = stored {
             let reader = PreparedReader::open(path)?;
             let length = reader.expected();

@@ -5,12 +5,14 @@ use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use serde_json::json;
 use sotto_client::{Cancelled, Collector};
+use sotto_protocol::Moment;
 use sotto_protocol::recipe::windows::Span;
 use sotto_wire::{JobState, ListedInterval, Query};
 
 use super::release::show;
 use crate::output::{Outcome, Output, WithHint};
 use crate::random;
+use crate::time_text::{show_moment, show_seconds};
 
 /// `--list`.
 pub(super) fn list(
@@ -25,15 +27,17 @@ pub(super) fn list(
         return Ok(Outcome::Yes);
     }
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["job", "state", "interval"]);
+    table.load_style(presets::NOTHING).set_header(["job", "state", "from", "for"]);
     for job in &jobs {
         let state = match job.state {
             JobState::Pending => "pending",
             JobState::Finished => "finished",
             JobState::Failed => "failed",
         };
-        let interval = job.interval.map(span).map_or_else(|| "-".to_owned(), show);
-        table.add_row([job.id.as_str(), state, &interval]);
+        let from = job.interval.map(|interval| show_moment(Moment(interval.start)));
+        let length = job.interval.map(|interval| show_seconds(interval.duration));
+        let [from, length] = [from, length].map(|text| text.unwrap_or_else(|| "-".to_owned()));
+        table.add_row([job.id.as_str(), state, &from, &length]);
     }
     match jobs.is_empty() {
         true => output.remark("there are no jobs"),
