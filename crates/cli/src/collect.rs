@@ -42,7 +42,7 @@ const CANCEL: Limit = Limit::Total(Duration::from_secs(5));
 #[derive(Debug, Args)]
 #[command(
     after_help = "A recipe is collected in intervals as long as it allows. Without --interval, the \
-    last one that has ended is collected. A time-interval task is collected by interval too, and \
+    last one that ended half a day ago or earlier is collected. A time-interval task is collected by interval too, and \
     each period of time can be collected once; the same interval gives the same result again. A \
     leader-selected task hands out one batch after the other: once a result is printed, its job is \
     deleted, and the leader continues with the next batch. With --keep, the same batch is returned \
@@ -59,8 +59,8 @@ pub(crate) struct CollectArgs {
     /// Collect the current unit of time. Later reports for that unit are refused.
     #[arg(long, conflicts_with = "interval")]
     current: bool,
-    /// With --recipe: collect an interval that is still open, or that is expected to hold too few
-    /// reports. If it holds enough, later reports for it are refused.
+    /// With --recipe: ask for an interval that is still open, or that is expected to hold too few
+    /// reports. If it is released, later reports for it are refused.
     #[arg(long, requires = "recipe")]
     anyway: bool,
     /// Give up after this time: seconds, or like 10m.

@@ -133,15 +133,15 @@ pub enum TransportError {
     /// The exchange took too long. It may have happened anyway.
     #[error("timed out")]
     Timeout,
-    /// The host of the transport does not wait any longer. The exchange may have happened anyway.
-    #[error("gave up waiting for an answer")]
-    GaveUp,
     /// No connection, or it broke. The exchange may have happened anyway.
     #[error("unreachable: {0}")]
     Unreachable(String),
     /// The answer is longer than the request allowed.
     #[error("the answer is too long")]
     ResponseTooLong,
+    /// The host of the transport does not wait any longer. The exchange may have happened anyway.
+    #[error("gave up waiting for an answer")]
+    GaveUp,
     /// The request could not be built.
     #[error("the request could not be made: {0}")]
     InvalidRequest(String),

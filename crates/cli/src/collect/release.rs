@@ -6,14 +6,14 @@ use std::fmt;
 use anyhow::{Result, anyhow};
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::windows::{
-    Span, can_reach_minimum, expected_reports, last_release, open_release, releases,
+    Span, can_reach_minimum, expected_reports, last_release, next_release, releases,
 };
 use sotto_wire::Recipe;
 
 use crate::output::WithHint;
 use crate::time_text::{show_moment, show_seconds};
 
-/// An interval that has not ended: the reports that are still to come would be refused.
+/// An interval that is not due: the reports that are still to come would be refused.
 #[derive(Debug, PartialEq)]
 pub(super) struct StillOpen {
     span: Span,
@@ -25,6 +25,9 @@ impl fmt::Display for StillOpen {
         let Self { span, now } = self;
         if now.0 < span.start {
             return write!(f, "the interval {} has not begun yet", show(*span));
+        }
+        if now.0 >= span.end {
+            return write!(f, "the last reports of the interval {} are on their way", show(*span));
         }
         let share = (now.0 - span.start) as f64 / (span.end - span.start) as f64;
         write!(
@@ -38,10 +41,10 @@ impl fmt::Display for StillOpen {
 
 impl StillOpen {
     pub(super) fn hint(&self) -> String {
-        let end = show_moment(Moment(self.span.end));
+        let due = show_moment(Moment(self.span.due()));
         format!(
-            "run the same command after {end}, without --current. --anyway collects now, and later \
-             reports are refused"
+            "run the same command after {due}, without --current; --anyway asks all the same, and \
+             may lose later reports"
         )
     }
 }
@@ -55,7 +58,7 @@ pub(super) fn choose(
     anyway: bool,
 ) -> Result<Result<Span, StillOpen>> {
     let last = last_release(recipe, now.0);
-    let open = open_release(recipe, now.0);
+    let open = next_release(recipe, now.0);
     let span = match asked {
         Some(span) => span,
         None if anyway => {
@@ -86,7 +89,7 @@ pub(super) fn choose(
         ))
         .hint(format!("{whole}give a longer one, of up to {}", show_seconds(longest)));
     }
-    if !anyway && span.end > now.0 {
+    if !anyway && span.due() > now.0 {
         return Ok(Err(StillOpen { span, now }));
     }
     Ok(Ok(span))
@@ -107,6 +110,7 @@ pub(super) fn show(span: Span) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sotto_protocol::recipe::windows::GRACE_S;
     use sotto_wire::recipe::Probability;
 
     use super::*;
@@ -133,8 +137,13 @@ mod tests {
         Span { start: (7_000 + from) * DAY, end: (7_000 + to) * DAY }
     }
 
+    /// Half a day after the beginning of a day: what ended then is due.
+    fn noon(day: u64) -> Moment {
+        Moment((7_000 + day) * DAY + GRACE_S)
+    }
+
     fn at(day: u64, asked: Option<Span>, anyway: bool) -> Result<Result<Span, StillOpen>> {
-        choose(&weekly(), asked, Moment((7_000 + day) * DAY), anyway)
+        choose(&weekly(), asked, noon(day), anyway)
     }
 
     #[test]
@@ -143,8 +152,12 @@ mod tests {
             assert_eq!(at(day, None, false).unwrap().unwrap(), days(from, from + 7), "{day}");
         }
         let open = at(2, None, false).unwrap().unwrap_err();
-        insta::assert_snapshot!(open, @"the interval 1989-03-02T00:00:00Z to 1989-03-09T00:00:00Z is still open: 28 % of it is over. It can be collected only once");
-        assert!(open.hint().starts_with("run the same command after 1989-03-09T00:00:00Z"));
+        insta::assert_snapshot!(open, @"the interval 1989-03-02T00:00:00Z to 1989-03-09T00:00:00Z is still open: 35 % of it is over. It can be collected only once");
+        assert!(open.hint().starts_with("run the same command after 1989-03-09T12:00:00Z"));
+        // It has ended, but reports are late.
+        let ended = Moment(noon(7).0 - 1);
+        let late = choose(&weekly(), None, ended, false).unwrap().unwrap_err();
+        assert!(late.to_string().ends_with("are on their way"), "{late}");
         assert_eq!(at(2, None, true).unwrap().unwrap(), days(0, 7), "anyway");
         assert_eq!(at(9, None, true).unwrap().unwrap(), days(7, 14), "anyway: the open one");
     }

@@ -3,6 +3,10 @@
 
 use sotto_wire::recipe::{Recipe, When};
 
+/// How long after its end a batch of a recipe stays open, in seconds. A report waits for a pass in
+/// which its device sends, two hours on average; one in 400 comes later than this.
+pub const GRACE_S: u64 = 12 * 3_600;
+
 /// How many times the expected number of reports a batch may hold. Beyond that, most of its reports
 /// may come from devices that do not exist.
 const RATE_FACTOR: u128 = 2;
@@ -63,6 +67,13 @@ pub struct Span {
     pub end: u64,
 }
 
+impl Span {
+    /// When it is time to collect it: its last reports have arrived.
+    pub fn due(&self) -> u64 {
+        self.end.saturating_add(GRACE_S)
+    }
+}
+
 /// The intervals in which a recipe is meant to be collected: each as long as the recipe allows, the
 /// last one perhaps shorter.
 pub fn releases(when: &When) -> impl DoubleEndedIterator<Item = Span> {
@@ -92,13 +103,13 @@ pub fn can_reach_minimum(recipe: &Recipe, span: Span) -> bool {
     expected + 4.0 * expected.sqrt() >= recipe.aggregation.min_batch as f64
 }
 
-/// The last interval that has ended and can hold the minimum batch.
+/// The last interval that is due and can hold the minimum batch.
 pub fn last_release(recipe: &Recipe, now: u64) -> Option<Span> {
-    let ended = |span: &Span| span.end <= now && can_reach_minimum(recipe, *span);
-    releases(&recipe.when).rev().find(ended)
+    let is_due = |span: &Span| span.due() <= now && can_reach_minimum(recipe, *span);
+    releases(&recipe.when).rev().find(is_due)
 }
 
-/// The interval that is open now, or will open next.
-pub fn open_release(recipe: &Recipe, now: u64) -> Option<Span> {
-    releases(&recipe.when).find(|span| span.end > now)
+/// The interval that is due next.
+pub fn next_release(recipe: &Recipe, now: u64) -> Option<Span> {
+    releases(&recipe.when).find(|span| span.due() > now)
 }
