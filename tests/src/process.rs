@@ -112,14 +112,25 @@ impl Process {
 
     /// Sends SIGTERM, then waits until it has drained. Returns whether it exited successfully.
     pub fn terminate(&mut self, patience: Duration) -> Result<bool> {
-        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
-        if !status.success() {
+        self.signal("TERM")?;
+        Ok(self.wait(patience)? == Some(0))
+    }
+
+    /// Sends a signal: `STOP`, `CONT`, `INT`.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let (name, id) = (format!("-{name}"), self.child.id().to_string());
+        if !Command::new("kill").args([name, id]).status()?.success() {
             bail!("cannot signal the process");
         }
+        Ok(())
+    }
+
+    /// Waits until it has ended. Returns its exit code; none if a signal killed it.
+    pub fn wait(&mut self, patience: Duration) -> Result<Option<i32>> {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {
-                return Ok(status.success());
+                return Ok(status.code());
             }
             thread::sleep(Duration::from_millis(5));
         }

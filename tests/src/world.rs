@@ -323,16 +323,20 @@ impl World {
 
     /// The same, but gives up after this many seconds.
     pub fn collect_within(&self, name: &str, deadline_s: &str) -> Result<Value> {
-        let recipe = self.run_json(&["recipe", "show", &format!("{name}.recipe")])?;
-        let when = &recipe["when"];
-        let time = |key: &str| when[key].as_u64().with_context(|| recipe.to_string());
-        let (opens, closes) = (time("opens")?, time("closes")?);
-        let (start, length) = (opens.to_string(), (closes - opens).to_string());
-        let file = format!("{name}.recipe");
-        let mut arguments = vec!["collect", "--recipe", &file, "--token-file", "collector.token"];
-        arguments.extend(["--collector-key", "collector.toml", "--deadline", deadline_s]);
-        arguments.extend(["--interval", &start, &length]);
-        self.run_json(&arguments)
+        // The recipe is still open, and nobody answers later.
+        let arguments = self.collect_arguments(name, &["--deadline", deadline_s, "--anyway"]);
+        self.run_json(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// `sotto collect` for a recipe, from any folder.
+    pub fn collect_arguments(&self, name: &str, options: &[&str]) -> Vec<String> {
+        let path = |file: &str| self.path(file).to_string_lossy().into_owned();
+        let recipe = path(&format!("{name}.recipe"));
+        let mut arguments: Vec<String> = ["collect", "--recipe"].map(Into::into).into();
+        arguments.extend([recipe, "--token-file".into(), path("collector.token")]);
+        arguments.extend(["--collector-key".into(), path("collector.toml")]);
+        arguments.extend(options.iter().map(|&option| option.to_owned()));
+        arguments
     }
 
     /// Waits until a metric of an aggregator is at least this.

@@ -5,6 +5,7 @@
 
 mod aggregation;
 mod anonymity;
+mod collecting;
 mod crash;
 mod demo;
 mod key_rotation;
@@ -14,6 +15,7 @@ mod minimum_batch;
 mod one_address;
 mod peers;
 mod recipes;
+mod silent_servers;
 mod slow_helpers;
 mod tls;
 mod tokens;

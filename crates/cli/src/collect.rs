@@ -1,6 +1,8 @@
 //! `sotto collect`: asks the leader for a batch, waits, and prints the result.
 
 mod estimated;
+mod jobs;
+mod release;
 mod subject;
 
 use std::io::Write;
@@ -9,29 +11,43 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use sotto_client::{AuthToken, CollectError, Collected, Collector, ExchangeError, Progress};
+use sotto_client::{
+    AuthToken, Cancelled, CollectError, Collected, CollectionJob, Collector, ExchangeError, Poll,
+    Progress, RetryPolicy,
+};
 use sotto_protocol::collector::CollectorError;
+use sotto_protocol::recipe::windows::Span;
 use sotto_protocol::{Moment, Task};
 use sotto_vdaf::AggregateResult;
 use sotto_wire::{BatchMode, Interval, ProblemType, Query, Recipe, Time};
 
+use self::release::StillOpen;
 use self::subject::{Subject, SubjectArgs};
 use crate::output::{Outcome, Output, WithHint};
+use crate::patience::{Limit, Over, Patience};
 use crate::random;
 use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
 
 /// The deadline without `--deadline`.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+const DEADLINE: &str = "10m";
+/// Even a deadline of zero leaves time to ask once.
+const SHORTEST: Duration = Duration::from_secs(2);
+/// How long a cancellation may take, after the deadline.
+const CANCEL: Limit = Limit::Total(Duration::from_secs(5));
 
 /// Collects the result of a batch.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A time-interval batch is named by its interval, and each period of time can be \
-    collected once. A leader-selected task hands out one batch after the other: once a result is \
-    printed, its job is deleted, and the leader continues with the next batch. With --keep, the \
-    same batch is returned again.\n\nExit code 1: the batch was not ready before the deadline. Run the same command again."
+    after_help = "A recipe is collected in intervals as long as it allows. Without --interval, the \
+    last one that ended half a day ago or earlier is collected. A time-interval task is collected by interval too, and \
+    each period of time can be collected once; the same interval gives the same result again. A \
+    leader-selected task hands out one batch after the other: once a result is printed, its job is \
+    deleted, and the leader continues with the next batch. With --keep, the same batch is returned \
+    again.\n\nIf there is no result before the deadline, or after Ctrl-C, the job is cancelled, and \
+    nothing is lost.\n\nExit code 1: the batch is not ready. Run the same command later."
 )]
 pub(crate) struct CollectArgs {
     #[command(flatten)]
@@ -43,36 +59,82 @@ pub(crate) struct CollectArgs {
     /// Collect the current unit of time. Later reports for that unit are refused.
     #[arg(long, conflicts_with = "interval")]
     current: bool,
+    /// With --recipe: ask for an interval that is still open, or that is expected to hold too few
+    /// reports. If it is released, later reports for it are refused.
+    #[arg(long, requires = "recipe")]
+    anyway: bool,
     /// Give up after this time: seconds, or like 10m.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    deadline: Option<u64>,
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = DEADLINE)]
+    deadline: u64,
     /// Leave the finished job at the leader.
     #[arg(long)]
     keep: bool,
+    /// List the task's jobs at the leader, and collect nothing.
+    #[arg(long, conflicts_with_all = ["interval", "current", "anyway", "keep"])]
+    list: bool,
+    /// Cancel a job of --list, unless it has a result, and collect nothing.
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["list", "interval", "current", "anyway", "keep"])]
+    cancel: Option<String>,
     /// Announce the task in every request (taskprov).
     #[arg(long)]
     taskprov: bool,
 }
 
 impl CollectArgs {
-    pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+    pub(crate) fn run(mut self, output: &Output) -> Result<Outcome> {
+        let spinner = output.spinner("asking the leader");
+        let (shown, told) = (spinner.clone(), *output);
+        let tell = move |line: &str| shown.suspend(|| told.remark(line));
+        let limit = Limit::Total(Duration::from_secs(self.deadline).max(SHORTEST));
+        let patience = Patience::new(limit, tell)?;
+        self.subject.log.connection.patience = Some(patience.clone());
+        let collected = self.run_within(&patience, &spinner, output);
+        spinner.finish_and_clear();
+        collected
+    }
+
+    fn run_within(
+        &self,
+        patience: &Patience,
+        spinner: &ProgressBar,
+        output: &Output,
+    ) -> Result<Outcome> {
         let Subject { task, key, token, recipe } = self.subject.load()?;
-        let query = self.query(&task)?;
-        let transport = self.subject.log.connection.transport(1)?;
-        let mut collector = Collector::new(task.clone(), key, AuthToken::Bearer(token), transport);
+        patience.name_servers(&task);
+        let transport = self.subject.log.connection.watched(1)?;
+        let mut collector = Collector::new(task.clone(), key, AuthToken::Bearer(token), transport)
+            .with_retry(patience.retry(RetryPolicy::default()));
         // Aggregators that have not read the log yet learn about the recipe from the request.
         if self.taskprov || recipe.is_some() {
             collector = collector.with_taskprov();
         }
-        let collected = match self.wait(&collector, &query, output) {
-            Ok(collected) => collected,
-            // Not reaching the leader is not a refusal.
-            Err(CollectError::NotReady { reason: Some(ExchangeError::Transport(error)) }) => {
-                return explain(ExchangeError::from(error).into(), &task);
-            }
-            Err(CollectError::NotReady { reason }) => return not_ready(output, reason.as_ref()),
-            Err(error) => return explain(error, &task),
+        if self.list {
+            return jobs::list(&collector, spinner, output);
+        }
+        if let Some(id) = &self.cancel {
+            return jobs::cancel(&collector, id, output);
+        }
+        let query = match self.query(&task, recipe.as_ref(), now()?)? {
+            Ok(query) => query,
+            Err(open) => return not_ready(output, &open.to_string(), &open.hint()),
         };
+        let collected = match self.wait(&collector, &query, spinner) {
+            Err(error) if is_overlap(&error) && jobs::make_room(&collector, &query, output)? => {
+                self.wait(&collector, &query, spinner)
+            }
+            other => other,
+        };
+        let collected = match collected {
+            Err(CollectError::NotReady { job, reason }) => {
+                match give_up(&collector, job, reason, patience)? {
+                    Ok(collected) => collected,
+                    Err((message, hint)) => return not_ready(output, &message, hint),
+                }
+            }
+            Err(error) => return explain(error, &task),
+            Ok(collected) => collected,
+        };
+        spinner.finish_and_clear();
         print(output, &task, recipe.as_ref(), &collected)?;
         // Not earlier: until the result is printed, the same request must find it again.
         std::io::stdout().flush()?;
@@ -86,10 +148,9 @@ impl CollectArgs {
         &self,
         collector: &Collector,
         query: &Query,
-        output: &Output,
+        spinner: &ProgressBar,
     ) -> Result<Collected, CollectError> {
         let minimum = collector.task().configuration().min_batch_size();
-        let spinner = output.spinner("asking the leader");
         let mut progress = |progress: Progress| match progress {
             Progress::Created => spinner.set_message("the leader has accepted the job"),
             Progress::Waiting { .. } => spinner.set_message(format!(
@@ -97,36 +158,56 @@ impl CollectArgs {
             )),
             Progress::Done => {}
         };
-        let deadline = self.deadline.map_or(FOREVER, Duration::from_secs);
-        let collected = collector.collect(query, deadline, &mut progress, &mut random::system());
-        spinner.finish_and_clear();
-        collected
+        let deadline = Duration::from_secs(self.deadline);
+        collector.collect(query, deadline, &mut progress, &mut random::system())
     }
 
-    fn query(&self, task: &Task) -> Result<Query> {
+    /// What to ask for; the inner error is an interval of a recipe that is still open.
+    fn query(
+        &self,
+        task: &Task,
+        recipe: Option<&Recipe>,
+        now: Moment,
+    ) -> Result<Result<Query, StillOpen>> {
         let configuration = task.configuration();
-        match (configuration.batch_mode(), &self.interval) {
-            (BatchMode::LeaderSelected, None) => Ok(Query::LeaderSelected),
+        let interval = match (configuration.batch_mode(), &self.interval) {
+            (BatchMode::LeaderSelected, None) => return Ok(Ok(Query::LeaderSelected)),
             (BatchMode::LeaderSelected, Some(_)) => {
-                Err(anyhow!("the task is leader-selected: its batches have no interval"))
-                    .hint("leave --interval out to get the next batch")
+                return Err(anyhow!("the task is leader-selected: its batches have no interval"))
+                    .hint("leave --interval out to get the next batch");
             }
             (BatchMode::TimeInterval, Some(interval)) => {
                 let [start, duration] = interval.as_slice() else {
                     return Err(anyhow!("--interval takes a start and a duration"));
                 };
                 let (start, duration) = (parse_moment(start)?, parse_seconds(duration)?);
-                Ok(Query::TimeInterval(on_grid(task, start, duration)?))
+                Some(on_grid(task, start, duration)?)
             }
             (BatchMode::TimeInterval, None) if self.current => {
-                Ok(Query::TimeInterval(Interval::bucket(task.time(now()?))?))
+                Some(Interval::bucket(task.time(now))?)
             }
-            (BatchMode::TimeInterval, None) => {
-                let unit = show_seconds(configuration.time_precision().as_seconds());
-                Err(anyhow!("the task is collected by time, but no interval is given")).hint(
-                    format!("give --interval START DURATION in multiples of {unit}, or --current"),
-                )
+            (BatchMode::TimeInterval, None) => None,
+        };
+        let Some(recipe) = recipe else {
+            let unit = show_seconds(configuration.time_precision().as_seconds());
+            let given = interval
+                .ok_or_else(|| anyhow!("the task is collected by time, but no interval is given"));
+            let given = given.hint(format!(
+                "give --interval START DURATION in multiples of {unit}, or --current"
+            ))?;
+            return Ok(Ok(Query::TimeInterval(given)));
+        };
+        let precision = configuration.time_precision();
+        let given = interval.map(|interval| {
+            let start = interval.start().start_seconds(precision);
+            Span { start, end: start.saturating_add(interval.duration().as_seconds(precision)) }
+        });
+        match release::choose(recipe, given, now, self.anyway)? {
+            Ok(span) => {
+                let interval = on_grid(task, Moment(span.start), span.end - span.start)?;
+                Ok(Ok(Query::TimeInterval(interval)))
             }
+            Err(open) => Ok(Err(open)),
         }
     }
 }
@@ -152,19 +233,63 @@ fn on_grid(task: &Task, start: Moment, duration: u64) -> Result<Interval> {
     Ok(Interval::new(Time::from_posix_seconds(start.0, precision), units)?)
 }
 
-fn not_ready(output: &Output, reason: Option<&ExchangeError>) -> Result<Outcome> {
-    let message = match reason {
-        Some(reason) => format!("the batch is not ready yet: {reason}"),
-        None => "the batch is not ready yet".to_owned(),
+/// Ends the wait: cancels the job, so that it locks nobody out. A job that finished meanwhile has
+/// its result printed. Otherwise returns what to say, and what to do.
+#[allow(clippy::type_complexity)]
+fn give_up(
+    collector: &Collector,
+    job: Option<CollectionJob>,
+    reason: Option<ExchangeError>,
+    patience: &Patience,
+) -> Result<Result<Collected, (String, &'static str)>> {
+    let stopped = patience.over() == Some(Over::Signal);
+    let silent = patience.silent();
+    patience.limit(CANCEL);
+    let cancelled = job.as_ref().map(|job| collector.cancel(job.id(), &mut random::system()));
+    if let (Some(Ok(Cancelled::Finished)), Some(job)) = (&cancelled, &job)
+        && let Poll::Ready(collection) = collector.poll(job, &mut random::system())?
+    {
+        return Ok(Ok(Collected { collection, job: job.clone() }));
+    }
+    // Not reaching the leader is not a refusal.
+    let unreachable = match (&cancelled, silent, &reason) {
+        (Some(Ok(_)), ..) | (_, None, None | Some(ExchangeError::Problem(_))) => None,
+        (_, Some(silent), _) => Some(anyhow!("{silent}")),
+        (_, None, Some(error)) => Some(error.clone().into()),
     };
-    if output.json() {
-        output.value(&json!({ "error": message, "ready": false }))?;
-    } else {
-        output.remark(format!(
-            "{message}\n hint: run the same command again, or use a longer --deadline"
+    if let Some(error) = unreachable {
+        let leader = collector.task().configuration().leader_aggregator_endpoint();
+        return Err(error).hint(format!(
+            "is the leader at {leader} running? A job that it has started, the next collect \
+             continues or cancels"
         ));
     }
+    if let Some(Ok(Cancelled::UnderWay)) = cancelled {
+        return Ok(Err((
+            "the batch is complete, but leader and helper have not finished it yet".to_owned(),
+            "run the same command again; if that does not help, ask whether the helper answers",
+        )));
+    }
+    let message = match (stopped, reason) {
+        (true, _) => "stopped, before the batch was ready".to_owned(),
+        (false, Some(reason)) => format!("the batch is not ready yet: {reason}"),
+        (false, None) => "the batch is not ready yet".to_owned(),
+    };
+    Ok(Err((message, "nothing is lost, and no job is left: run the same command later")))
+}
+
+fn not_ready(output: &Output, message: &str, hint: &str) -> Result<Outcome> {
+    if output.json() {
+        output.value(&json!({ "error": message, "hint": hint, "ready": false }))?;
+    } else {
+        output.remark(format!("{message}\n hint: {hint}"));
+    }
     Ok(Outcome::No)
+}
+
+fn is_overlap(error: &CollectError) -> bool {
+    matches!(error, CollectError::Exchange(ExchangeError::Problem(problem))
+        if problem.is(ProblemType::BatchOverlap))
 }
 
 /// Adds hints to errors that collectors commonly see.
@@ -177,9 +302,7 @@ fn explain<T>(error: CollectError, task: &Task) -> Result<T> {
         CollectError::Exchange(ExchangeError::Problem(problem)) => match problem.problem_type {
             Some(ProblemType::UnrecognizedTask) => format!("does {leader} serve this task?"),
             Some(ProblemType::BatchOverlap) => {
-                "part of it was collected before: the same interval \
-                gives the same result again, and other intervals must not overlap with it"
-                    .to_owned()
+                "other intervals must not overlap with it: see --list".to_owned()
             }
             _ if matches!(problem.status, 401 | 403) => {
                 "the leader expects a different token from this task's collector".to_owned()

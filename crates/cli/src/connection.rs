@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use sotto_client::{HttpOptions, HttpTransport, RetryPolicy};
+use sotto_client::{HttpOptions, HttpTransport, RetryPolicy, Transport};
 
+use crate::patience::Patience;
 use crate::private_file::read_bytes;
 
 /// Options of commands that talk to aggregators.
@@ -19,6 +20,9 @@ pub(crate) struct ConnectionArgs {
     /// Allow plain http to other machines. Others can then read tokens and replace keys.
     #[arg(long, help_heading = "Connection")]
     pub(crate) insecure_http: bool,
+    /// How long the command waits, if it says so.
+    #[arg(skip)]
+    pub(crate) patience: Option<Patience>,
 }
 
 impl ConnectionArgs {
@@ -34,6 +38,15 @@ impl ConnectionArgs {
             crypto_provider: Some(Arc::new(rustls::crypto::aws_lc_rs::default_provider())),
             ..HttpOptions::default()
         })?))
+    }
+
+    /// The same, within the command's patience, if it has one.
+    pub(crate) fn watched(&self, connections: usize) -> Result<Arc<dyn Transport>> {
+        let transport = self.transport(connections)?;
+        Ok(match &self.patience {
+            Some(patience) => patience.watch(transport),
+            None => transport,
+        })
     }
 }
 

@@ -74,7 +74,7 @@ impl LogSource {
         if location.starts_with("http://") || location.starts_with("https://") {
             return Ok(Self::Http {
                 url: location.trim_end_matches('/').to_owned(),
-                transport: connection.transport(4)?,
+                transport: connection.watched(4)?,
             });
         }
         let folder = Path::new(location);

@@ -16,6 +16,7 @@ mod log;
 mod log_source;
 mod logging;
 mod output;
+mod patience;
 mod private_file;
 mod problem_words;
 mod random;

@@ -1,4 +1,4 @@
-//! The signals that stop a server.
+//! The signals that stop a command.
 
 use std::future::Future;
 
@@ -24,6 +24,22 @@ pub(crate) fn pair()
         }
     };
     Ok((resolved(first), resolved(second)))
+}
+
+/// Calls `stop` at the first SIGTERM or SIGINT, for commands that block. The second one ends the
+/// process at once.
+pub(crate) fn on_stop(stop: impl FnOnce() + Send + 'static) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            signals.next().await;
+            stop();
+            signals.next().await;
+            std::process::exit(130);
+        });
+    });
+    Ok(())
 }
 
 #[cfg(unix)]

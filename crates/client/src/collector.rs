@@ -16,12 +16,13 @@ use sotto_protocol::Task;
 use sotto_protocol::collector::{
     Collection, CollectorError, consume_collection_job_resp, produce_collection_job_req,
 };
-use sotto_wire::{MediaType, ProblemType, Query, limits, taskprov};
+use sotto_wire::{CollectionJobList, ListedJob, MediaType, ProblemType, Query, limits, taskprov};
+use zeroize::Zeroizing;
 
 use crate::auth::AuthToken;
 use crate::exchange::{Exchange, ExchangeError, expect_media_type, resource};
 use crate::retry::RetryPolicy;
-use crate::transport::{HttpRequest, HttpResponse, Method, Transport};
+use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 
 /// The pause between two polls when the leader does not say how long to wait.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -88,6 +89,17 @@ pub enum Progress {
     Done,
 }
 
+/// What became of a job that was [cancelled](Collector::cancel).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It is gone, and so is nothing else: its batch can be collected again.
+    Yes,
+    /// Its batch is complete and being closed. There will be a result soon.
+    UnderWay,
+    /// There is a result already.
+    Finished,
+}
+
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -98,9 +110,12 @@ pub enum CollectError {
     /// The leader refused, or did not answer.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// Not done in time. The job continues: collect again with the same query.
+    /// Not done in time, or the [transport](TransportError::GaveUp) gave up. The job continues:
+    /// collect again with the same query, or [cancel](Collector::cancel) it.
     #[error("the batch is not ready yet")]
     NotReady {
+        /// The job, if the leader has confirmed one.
+        job: Option<CollectionJob>,
         /// The last reason that the leader gave, if it gave one.
         reason: Option<ExchangeError>,
     },
@@ -182,6 +197,35 @@ impl Collector {
         }
     }
 
+    /// Deletes a job without a result that was seen. Nothing is lost: a job that has a result, or
+    /// will have one, stays. (Leaders that do not know this condition delete that too.)
+    pub fn cancel(&self, id: &str, rng: &mut dyn CryptoRng) -> Result<Cancelled, CollectError> {
+        let job = CollectionJob { id: job_id(id)?, request: Vec::new() };
+        let mut request = HttpRequest::get(self.job_url(&job), LIMIT);
+        request.method = Method::Delete;
+        request.headers.push(("if-none-match", Zeroizing::new("*".to_owned())));
+        match self.exchange.send(&self.authorized(request), rng) {
+            Ok(_) => Ok(Cancelled::Yes),
+            Err(ExchangeError::Problem(problem)) => match problem.status {
+                404 | 410 => Ok(Cancelled::Yes),
+                409 => Ok(Cancelled::UnderWay),
+                412 => Ok(Cancelled::Finished),
+                _ => Err(ExchangeError::Problem(problem).into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The task's jobs at the leader, the newest first. DAP has no such list: a leader that is not
+    /// ours answers 404 or 405.
+    pub fn jobs(&self, rng: &mut dyn CryptoRng) -> Result<Vec<ListedJob>, CollectError> {
+        let request = self.authorized(HttpRequest::get(self.jobs_url(), LIMIT));
+        let response = self.exchange.send(&request, rng)?.response;
+        let list: CollectionJobList = serde_json::from_slice(&response.body)
+            .map_err(|_| ExchangeError::BadResponse("it is no list of jobs"))?;
+        Ok(list.jobs)
+    }
+
     /// Creates the job for `query` and waits for its result, at most about `timeout`.
     ///
     /// Store the result, then [finish](Self::finish) the job. This keeps polling while the leader
@@ -195,6 +239,7 @@ impl Collector {
     ) -> Result<Collected, CollectError> {
         let started = Instant::now();
         let mut job: Option<CollectionJob> = None;
+        let mut last = None;
         loop {
             let polled = match job.clone() {
                 Some(job) => self.poll(&job, rng).map(|poll| (job, poll)),
@@ -210,6 +255,9 @@ impl Collector {
                     (retry_after, None)
                 }
                 Err(CollectError::Exchange(error)) if error.is_transient() => (None, Some(error)),
+                Err(CollectError::Exchange(ExchangeError::Transport(TransportError::GaveUp))) => {
+                    return Err(CollectError::NotReady { job, reason: last });
+                }
                 Err(CollectError::Exchange(error)) if is_too_small(&error) => {
                     // The leader gave up on the job: create it again.
                     job = None;
@@ -219,10 +267,11 @@ impl Collector {
             };
             let elapsed = started.elapsed();
             let Some(left) = timeout.checked_sub(elapsed).filter(|left| !left.is_zero()) else {
-                return Err(CollectError::NotReady { reason });
+                return Err(CollectError::NotReady { job, reason });
             };
             let pause = asked.unwrap_or(DEFAULT_POLL_INTERVAL);
             let pause = pause.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL).min(left);
+            last = reason;
             progress(Progress::Waiting { elapsed, pause });
             (self.exchange.retry.sleep)(pause);
         }

@@ -36,7 +36,7 @@ mod uploader;
 
 pub use attestors::{DeviceCertificate, InsecureName};
 pub use auth::AuthToken;
-pub use collector::{CollectError, Collected, CollectionJob, Collector, Poll, Progress};
+pub use collector::{Cancelled, CollectError, Collected, CollectionJob, Collector, Poll, Progress};
 pub use exchange::ExchangeError;
 pub use http::{HttpOptions, HttpTransport};
 pub use log::HttpLog;

@@ -142,6 +142,9 @@ pub enum TransportError {
     /// The answer is longer than the request allowed.
     #[error("the answer is too long")]
     ResponseTooLong,
+    /// The host of the transport does not wait any longer. The exchange may have happened anyway.
+    #[error("gave up waiting for an answer")]
+    GaveUp,
     /// The request could not be built.
     #[error("the request could not be made: {0}")]
     InvalidRequest(String),

@@ -13,6 +13,7 @@ mod forming;
 mod intake;
 mod metrics;
 mod pacing;
+mod probing;
 mod unfinished;
 mod upload;
 
@@ -195,7 +196,11 @@ fn router(state: &Arc<LeaderState>, gateway: Option<Arc<GatewayResource>>) -> Ro
     let (base, metrics) = (&state.aggregator.base_path, &state.aggregator.metrics);
     let collections = format!("{base}/tasks/{{task_id}}/collection_jobs");
     uploads(&state.aggregator)
-        .route(&collections, post(metrics.measured("collection_post", collection::post)))
+        .route(
+            &collections,
+            post(metrics.measured("collection_post", collection::post))
+                .get(metrics.measured("collection_list", collection::list)),
+        )
         .route(
             &format!("{collections}/{{collection_job_id}}"),
             get(metrics.measured("collection_get", collection::get))
@@ -235,6 +240,8 @@ fn add_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, serv
     let (aggregating, collecting) = (leader(), leader());
     server.add_loop("aggregation", |shutdown| attempts::run::<Aggregation>(aggregating, shutdown));
     server.add_loop("collection", |shutdown| attempts::run::<Collecting>(collecting, shutdown));
+    let probing = leader();
+    server.add_loop("probing", |shutdown| probing::run(probing, shutdown));
     let deleting = leader();
     server.add_loop("deletion", |shutdown| delete_loop(deleting, deletions, shutdown));
     let measured = leader();

@@ -29,6 +29,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// How long a deletion may take: those for other helpers wait for it.
 const DELETE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a helper may take for a sign of life.
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which resource to create at the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,23 @@ impl HelperClient {
             answer = polled.map_err(HelperError::of_poll)?;
         }
         Ok(Created { body: answer.body, location })
+    }
+
+    /// Asks for a sign of life: any answer is one, unless the helper says that it is broken.
+    pub(crate) async fn probe(&self, task: &ServedTask) -> Result<(), HelperError> {
+        let endpoint = task.helper.as_ref().ok_or(HelperError::Unreachable("connect"))?;
+        let request = outbound::request(Method::GET, &endpoint.hpke_config);
+        let deadline = instant() + self.timeout.min(PROBE_PATIENCE);
+        let answer = self.http(endpoint).send(request, Bytes::new(), deadline).await;
+        let status = answer.map_err(transport)?.status;
+        let (problem, retry_after, polled) = (None, None, false);
+        match status.is_server_error() {
+            true => {
+                let status = status.as_u16();
+                Err(HelperError::Refused { status, problem, retry_after, polled })
+            }
+            false => Ok(()),
+        }
     }
 
     /// Tells the helper that a resource is no longer needed. The answer does not matter.

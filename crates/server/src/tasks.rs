@@ -91,6 +91,7 @@ pub(crate) struct HelperEndpoint {
     pub(crate) base: Arc<str>,
     pub(crate) aggregation_jobs: HttpUrl,
     pub(crate) aggregate_shares: HttpUrl,
+    pub(crate) hpke_config: HttpUrl,
     /// The `DAP-Taskprov` header of tasks that were provisioned in band.
     pub(crate) taskprov: Option<HeaderValue>,
     /// Where requests may go.
@@ -101,10 +102,8 @@ impl HelperEndpoint {
     fn new(task: &AggregatorTask) -> Result<Self, String> {
         let base = task.task.configuration().helper_aggregator_endpoint().as_str();
         let url = peer_url(base)?;
-        let resource = |name: &str| {
-            let below = url.below(&format!("tasks/{}/{name}", task.task.id()));
-            below.map_err(|error| format!("its URL {error}"))
-        };
+        let below = |path: &str| url.below(path).map_err(|error| format!("its URL {error}"));
+        let resource = |name: &str| below(&format!("tasks/{}/{name}", task.task.id()));
         let taskprov = task
             .taskprov
             .then(|| taskprov::header_value(task.task.encoded_configuration()))
@@ -116,6 +115,7 @@ impl HelperEndpoint {
             base: base.into(),
             aggregation_jobs: resource("aggregation_jobs")?,
             aggregate_shares: resource("aggregate_shares")?,
+            hpke_config: below("hpke_config")?,
             taskprov,
             reach: Reach::Anywhere,
         })

@@ -13,7 +13,8 @@ use sotto_protocol::leader::aggregate::{FormedJobs, LeaderOutcome};
 use sotto_protocol::leader::unfinished::Unfinished;
 use sotto_protocol::{Bucket, BucketAggregate, Digest, Moment, Rejection, Rejections, ReplayScope};
 use sotto_wire::{
-    BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId, Time,
+    BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Interval, JobState, Query, ReportId,
+    TaskId, Time,
 };
 
 /// Why a verb did nothing.
@@ -203,6 +204,12 @@ pub enum CollectionState {
     },
 }
 
+/// How many jobs a list of collection jobs has at most.
+pub const MAX_LISTED: usize = 1000;
+
+/// A collection job in a list: its id, its interval in time-interval tasks, and how far it is.
+pub type ListedCollection = (CollectionJobId, Option<Interval>, JobState);
+
 /// The answer to a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionDeleted {
@@ -210,6 +217,8 @@ pub enum CollectionDeleted {
     Deleted,
     /// Its batch is closing. The job must finish first, or the batch would be lost.
     UnderWay,
+    /// There is a result, which a cancellation does not delete.
+    Finished,
 }
 
 /// A collection job that a worker holds.
@@ -435,6 +444,16 @@ pub trait LeaderStore: TaskStore {
         task_id: TaskId,
         id: CollectionJobId,
     ) -> Result<CollectionDeleted>;
+
+    /// The same for a collector that has not seen a result: a job that has finished is kept.
+    async fn cancel_collection(
+        &self,
+        task_id: TaskId,
+        id: CollectionJobId,
+    ) -> Result<CollectionDeleted>;
+
+    /// The newest collection jobs of a task, the newest first; at most [`MAX_LISTED`].
+    async fn collections(&self, task_id: TaskId) -> Result<Vec<ListedCollection>>;
 
     /// As [`Self::lease_job`], for collection jobs.
     async fn lease_collection(

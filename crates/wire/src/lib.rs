@@ -28,6 +28,7 @@ mod hpke;
 mod ids;
 pub mod labels;
 pub mod limits;
+mod listing;
 mod media;
 mod note;
 pub mod ohttp;
@@ -65,6 +66,7 @@ pub use ids::{
     AggregateShareId, AggregationJobId, BatchId, CollectionJobId, ParseIdError, ReportId, TaskId,
 };
 pub use labels::DAP_TAG;
+pub use listing::{CollectionJobList, JobState, ListedInterval, ListedJob};
 pub use media::MediaType;
 pub use note::{KeyName, KeyType, Note, NoteSignature, VerifierKey};
 pub use opaque::{AggParam, Opaque, Payload, PublicShare};

@@ -29,7 +29,7 @@ struct UploadRequest {
 }
 
 pub(super) fn router() -> Result<Router> {
-    let connection = ConnectionArgs { ca: None, insecure_http: true };
+    let connection = ConnectionArgs { insecure_http: true, ..ConnectionArgs::default() };
     let transport = connection.transport(4)?;
     Ok(Router::new()
         .route("/internal/test/ready", post(api::ready))

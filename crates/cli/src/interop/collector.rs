@@ -72,7 +72,7 @@ struct Job {
 }
 
 pub(super) fn router() -> Result<Router> {
-    let connection = ConnectionArgs { ca: None, insecure_http: true };
+    let connection = ConnectionArgs { insecure_http: true, ..ConnectionArgs::default() };
     let state = Collectors {
         transport: connection.transport(4)?,
         tasks: Mutex::default(),

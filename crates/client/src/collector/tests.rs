@@ -177,7 +177,7 @@ fn a_batch_that_is_not_ready_in_time_leaves_the_job() {
     let script = leader(usize::MAX);
     let collector = collector(&script, BatchMode::TimeInterval);
     let error = collector.collect(&query(), Duration::ZERO, &mut |_| {}, &mut rng()).unwrap_err();
-    assert!(matches!(error, CollectError::NotReady { reason: None }), "{error}");
+    assert!(matches!(error, CollectError::NotReady { reason: None, .. }), "{error}");
     assert!(script.sent().iter().all(|sent| sent.method != Method::Delete));
 
     let away = Script::new(|_, _| Err(TransportError::Timeout));
@@ -185,7 +185,10 @@ fn a_batch_that_is_not_ready_in_time_leaves_the_job() {
     let error = collector.collect(&query(), Duration::ZERO, &mut |_| {}, &mut rng()).unwrap_err();
     assert!(matches!(
         error,
-        CollectError::NotReady { reason: Some(ExchangeError::Transport(TransportError::Timeout)) }
+        CollectError::NotReady {
+            reason: Some(ExchangeError::Transport(TransportError::Timeout)),
+            ..
+        }
     ));
 }
 
@@ -259,4 +262,49 @@ fn the_other_token_and_taskprov_headers() {
     assert_eq!(sent.header("authorization"), None);
     let announced = taskprov::parse_header(sent.header(taskprov::HEADER).unwrap()).unwrap();
     assert_eq!(announced, collector.task().encoded_configuration());
+}
+
+#[test]
+fn a_cancellation_spares_results() {
+    for (status, expected) in [
+        (204, Cancelled::Yes),
+        (404, Cancelled::Yes),
+        (409, Cancelled::UnderWay),
+        (412, Cancelled::Finished),
+    ] {
+        let script = Script::new(move |_, _| Ok(empty(status)));
+        let collector = collector(&script, BatchMode::TimeInterval);
+        assert_eq!(collector.cancel("job-1", &mut rng()).unwrap(), expected);
+        let sent = script.sent().remove(0);
+        assert_eq!((sent.method, sent.url.as_str()), (Method::Delete, &*format!("{JOBS}/job-1")));
+        assert_eq!(sent.header("if-none-match"), Some("*"));
+    }
+    let script = Script::new(|_, _| Ok(empty(403)));
+    let collector = collector(&script, BatchMode::TimeInterval);
+    assert!(collector.cancel("job-1", &mut rng()).is_err());
+}
+
+#[test]
+fn a_wait_that_was_given_up_names_its_job() {
+    let script = Script::new(|sent, _| match sent.method {
+        Method::Post => Ok(created("/collection_jobs/job-1")),
+        _ => Err(TransportError::GaveUp),
+    });
+    let collector = collector(&script, BatchMode::TimeInterval);
+    let error = collector.collect(&query(), PATIENCE, &mut |_| {}, &mut rng()).unwrap_err();
+    let CollectError::NotReady { job: Some(job), reason: None } = error else { panic!("{error}") };
+    assert_eq!(job.id(), "job-1");
+    assert_eq!(script.sent().len(), 2, "nothing is retried");
+}
+
+#[test]
+fn jobs_are_listed() {
+    let body = br#"{"jobs":[{"id":"a","interval":{"start":7,"duration":5},"state":"pending"}]}"#;
+    let script =
+        Script::new(|_, _| Ok(HttpResponse { status: 200, headers: vec![], body: body.to_vec() }));
+    let jobs = collector(&script, BatchMode::TimeInterval).jobs(&mut rng()).unwrap();
+    assert_eq!((jobs.len(), jobs[0].id.as_str()), (1, "a"));
+    assert_eq!(script.sent()[0].url, JOBS);
+    let script = Script::new(|_, _| Ok(empty(200)));
+    assert!(collector(&script, BatchMode::TimeInterval).jobs(&mut rng()).is_err());
 }

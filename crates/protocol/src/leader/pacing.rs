@@ -98,6 +98,9 @@ struct Gate {
     failed: Duration,
     reason: &'static str,
     opens: Duration,
+    /// Only probes have failed so far. A probe opens no gate that jobs closed: they need more than
+    /// a sign of life.
+    by_probe: bool,
 }
 
 impl Pacing {
@@ -174,9 +177,52 @@ impl Pacing {
     ) -> Duration {
         let Some(attempt) = self.attempts.get_mut(&id) else { return self.limits.max_pause };
         attempt.called = None;
+        let key = blame(&attempt.of, error);
+        self.close(key, false, error, now, jitter)
+    }
+
+    /// Whether a helper can be asked for a sign of life: no attempt is in flight there, and no job
+    /// has found it in trouble. Those jobs will notice when it is back.
+    pub fn is_idle(&self, helper: &Arc<str>, now: Duration) -> bool {
+        let key = GateKey::Helper(Arc::clone(helper));
+        let is_ours = |gate: &Gate| gate.by_probe && gate.opens <= now;
+        self.gates.get(&key).is_none_or(is_ours) && self.attempts_at(&key).next().is_none()
+    }
+
+    /// An idle helper gave a sign of life, or none. Returns whether that is news.
+    pub fn probed(
+        &mut self,
+        helper: &Arc<str>,
+        outcome: &Result<(), HelperError>,
+        now: Duration,
+        jitter: u8,
+    ) -> bool {
+        let key = GateKey::Helper(Arc::clone(helper));
+        if self.gates.get(&key).is_some_and(|gate| !gate.by_probe) {
+            return false;
+        }
+        match outcome {
+            Ok(()) => self.gates.remove(&key).is_some(),
+            Err(error) => {
+                self.close(key, true, error, now, jitter);
+                true
+            }
+        }
+    }
+
+    /// Closes a gate after a failure, for a while.
+    fn close(
+        &mut self,
+        key: GateKey,
+        by_probe: bool,
+        error: &HelperError,
+        now: Duration,
+        jitter: u8,
+    ) -> Duration {
         let reason = error.reason();
-        let first = Gate { failures: 0, failed: now, reason, opens: now };
-        let gate = self.gates.entry(blame(&attempt.of, error)).or_insert(first);
+        let first = Gate { failures: 0, failed: now, reason, opens: now, by_probe };
+        let gate = self.gates.entry(key).or_insert(first);
+        gate.by_probe &= by_probe;
         gate.failures = gate.failures.saturating_add(1);
         let doublings = gate.failures.saturating_sub(1).min(16);
         let max_pause = self.limits.max_pause.max(self.limits.min_pause);
@@ -342,6 +388,32 @@ mod tests {
         assert!(pacing.admits(KIND, &one, NOW));
         assert_eq!(pacing.failing(), Failing::default());
         assert_eq!(pacing.next_opening(NOW), None);
+    }
+
+    #[test]
+    fn a_probe_finds_an_idle_helper_away_and_back() {
+        let mut pacing = pacing(LONG, LONG * 10);
+        let one = task(1, "https://a.example/");
+        let helper = one.helper.clone().unwrap();
+        assert!(pacing.is_idle(&helper, NOW));
+        assert!(!pacing.probed(&helper, &Ok(()), NOW, 0), "no news");
+        assert!(pacing.probed(&helper, &Err(AWAY), NOW, 255));
+        assert_eq!(pacing.failing().unreachable.as_deref(), Some("connect, 1 in a row"));
+        assert!(!pacing.is_idle(&helper, NOW) && !pacing.admits(KIND, &one, NOW));
+        assert!(pacing.is_idle(&helper, NOW + LONG));
+        assert!(pacing.probed(&helper, &Ok(()), NOW + LONG, 0));
+        assert_eq!(pacing.failing(), Failing::default());
+        // What jobs have found, only jobs take back.
+        pacing.probed(&helper, &Err(AWAY), NOW, 0);
+        pacing.fail(&one, &AWAY, NOW, 0);
+        assert!(!pacing.is_idle(&helper, NOW + 100 * LONG));
+        assert!(!pacing.probed(&helper, &Ok(()), NOW, 0));
+        assert!(pacing.failing().unreachable.is_some());
+        pacing.answer(&one, NOW, Duration::ZERO);
+        assert!(pacing.is_idle(&helper, NOW));
+        let attempt = pacing.begin(KIND, one, NOW).unwrap();
+        assert!(!pacing.is_idle(&helper, NOW), "a job is in flight");
+        pacing.end(attempt);
     }
 
     #[test]

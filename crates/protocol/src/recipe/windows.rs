@@ -57,3 +57,59 @@ pub fn least_share(when: &When) -> f64 {
     }
     (when.max_window_s - slack_s) as f64 / (life_s - slack_s) as f64
 }
+
+/// An interval of report times, in POSIX seconds: from `start` until just before `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first second.
+    pub start: u64,
+    /// The first second after it.
+    pub end: u64,
+}
+
+impl Span {
+    /// When it is time to collect it: its last reports have arrived.
+    pub fn due(&self) -> u64 {
+        self.end.saturating_add(GRACE_S)
+    }
+}
+
+/// The intervals in which a recipe is meant to be collected: each as long as the recipe allows, the
+/// last one perhaps shorter.
+pub fn releases(when: &When) -> impl DoubleEndedIterator<Item = Span> {
+    let (opens, closes, step) = (when.opens, when.closes, when.max_window_s.max(1));
+    let count = closes.saturating_sub(opens).div_ceil(step);
+    (0..count).map(move |number| {
+        let start = opens + number * step;
+        Span { start, end: start.saturating_add(step).min(closes) }
+    })
+}
+
+/// How many reports an interval is expected to hold, by the clock and the recipe alone: answers are
+/// spread evenly over the life of a recipe.
+pub fn expected_reports(recipe: &Recipe, span: Span) -> f64 {
+    let when = &recipe.when;
+    let last = when.closes.saturating_sub(slack_s(when));
+    let covered = span.end.min(last).saturating_sub(span.start.max(when.opens));
+    let life = last.saturating_sub(when.opens).max(1);
+    let all = recipe.who.population as f64 * recipe.sampling.rate.to_f64();
+    all * covered as f64 / life as f64
+}
+
+/// Whether an interval can hold the minimum batch: four standard deviations more than expected. So
+/// it is wrong about fewer than one interval in 30,000, if the audience has the stated size.
+pub fn can_reach_minimum(recipe: &Recipe, span: Span) -> bool {
+    let expected = expected_reports(recipe, span);
+    expected + 4.0 * expected.sqrt() >= recipe.aggregation.min_batch as f64
+}
+
+/// The last interval that is due and can hold the minimum batch.
+pub fn last_release(recipe: &Recipe, now: u64) -> Option<Span> {
+    let is_due = |span: &Span| span.due() <= now && can_reach_minimum(recipe, *span);
+    releases(&recipe.when).rev().find(is_due)
+}
+
+/// The interval that is due next.
+pub fn next_release(recipe: &Recipe, now: u64) -> Option<Span> {
+    releases(&recipe.when).find(|span| span.due() > now)
+}

@@ -5,19 +5,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{Path, Request, State};
+use axum::http::header::IF_NONE_MATCH;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sotto_protocol::Abort;
 use sotto_protocol::leader::collect::consume_collection_job_req;
 use sotto_store::{CollectionCreated, CollectionDeleted, CollectionState};
 use sotto_wire::limits::MAX_COLLECTION_JOB_REQ_LEN;
-use sotto_wire::{CollectionJobId, MediaType, ProblemType, TaskId};
+use sotto_wire::{
+    CollectionJobId, CollectionJobList, ListedInterval, ListedJob, MediaType, ProblemType, TaskId,
+};
 
 use super::LeaderState;
 use crate::aggregator::Peer;
 use crate::http;
 use crate::problem::Failure;
+
+/// The condition of a collector that has not seen a result (RFC 9110 §13.1.2): delete only what
+/// has none. Without it, a job that finishes at the last moment would be lost with its batch.
+const NO_RESULT: &str = "*";
 
 /// How long a collector should wait before it polls again.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
@@ -54,6 +62,26 @@ pub(super) async fn post(
     Ok(http::at(answer, &location))
 }
 
+/// The jobs of a task: a collector that died finds here what it left behind.
+pub(super) async fn list(
+    State(leader): State<Arc<LeaderState>>,
+    Path(task_id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let task = leader.aggregator.authenticated_task(&task_id, &headers, Peer::Collector).await?;
+    let precision = task.aggregator().task.configuration().time_precision();
+    let jobs = leader.store.collections(*task.id()).await?.into_iter();
+    let jobs = jobs.map(|(id, interval, state)| ListedJob {
+        id: id.to_string(),
+        interval: interval.map(|interval| ListedInterval {
+            start: interval.start().start_seconds(precision),
+            duration: interval.duration().as_seconds(precision),
+        }),
+        state,
+    });
+    Ok(Json(CollectionJobList { jobs: jobs.collect() }).into_response())
+}
+
 pub(super) async fn get(
     State(leader): State<Arc<LeaderState>>,
     Path((task_id, id)): Path<(String, String)>,
@@ -71,7 +99,14 @@ pub(super) async fn delete(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let task = leader.aggregator.authenticated_task(&task_id, &headers, Peer::Collector).await?;
-    match leader.store.delete_collection(*task.id(), parse_id(&id)?).await? {
+    let (store, id) = (&leader.store, parse_id(&id)?);
+    let deleted = match headers.get(IF_NONE_MATCH) {
+        Some(condition) if condition == NO_RESULT => {
+            store.cancel_collection(*task.id(), id).await?
+        }
+        _ => store.delete_collection(*task.id(), id).await?,
+    };
+    match deleted {
         CollectionDeleted::Deleted => {
             leader.metrics.collections.deleted.increment(1);
             Ok(http::empty(StatusCode::NO_CONTENT))
@@ -79,6 +114,10 @@ pub(super) async fn delete(
         CollectionDeleted::UnderWay => Err(Failure::refused(
             StatusCode::CONFLICT,
             "The batch is being closed: the job must finish first, or the batch would be lost.",
+        )),
+        CollectionDeleted::Finished => Err(Failure::refused(
+            StatusCode::PRECONDITION_FAILED,
+            "The job has a result, which would be lost.",
         )),
     }
 }

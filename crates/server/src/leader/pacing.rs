@@ -60,6 +60,19 @@ impl SharedPacing {
         pause
     }
 
+    /// Whether nobody would notice if this helper were away.
+    pub(super) fn is_idle(&self, helper: &Arc<str>) -> bool {
+        self.lock().is_idle(helper, self.now())
+    }
+
+    pub(super) fn probed(&self, helper: &Arc<str>, outcome: &Result<(), HelperError>) {
+        let [jitter] = self.environment.random().unwrap_or_default();
+        let mut pacing = self.lock();
+        if pacing.probed(helper, outcome, self.now(), jitter) {
+            self.tell(&pacing);
+        }
+    }
+
     pub(super) fn end(&self, attempt: AttemptId) {
         self.lock().end(attempt);
     }

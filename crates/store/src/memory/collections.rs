@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sotto_wire::{BatchSelector, CollectionJobId, Query, TaskId};
+use sotto_wire::{BatchSelector, CollectionJobId, JobState, Query, TaskId};
 
 use super::{BatchState, Collection, Range, Requeued, State, is_in};
 use crate::collection_id::collection_job_id;
 use crate::hold::Hold;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
-    Result, StoreError, Turn,
+    ListedCollection, MAX_LISTED, Result, StoreError, Turn,
 };
 
 impl State {
@@ -21,6 +21,23 @@ impl State {
         let mut found = self.collections.iter();
         let found = found.find(|(_, found)| found.task_id == task_id && found.id == id);
         found.map(|(number, collection)| (*number, collection))
+    }
+
+    pub(super) fn collections(&self, task_id: TaskId) -> Vec<ListedCollection> {
+        let newest = self.collections.iter().rev().filter(|(_, job)| job.task_id == task_id);
+        let listed = newest.map(|(_, job)| {
+            let interval = match job.query {
+                Query::TimeInterval(interval) => Some(interval),
+                Query::LeaderSelected => None,
+            };
+            let state = match job.state {
+                CollectionState::Pending => JobState::Pending,
+                CollectionState::Finished(_) => JobState::Finished,
+                CollectionState::Failed { .. } => JobState::Failed,
+            };
+            (job.id, interval, state)
+        });
+        listed.take(MAX_LISTED).collect()
     }
 
     pub(super) fn create_collection(
@@ -64,12 +81,16 @@ impl State {
         &mut self,
         task_id: TaskId,
         id: CollectionJobId,
+        keep_finished: bool,
     ) -> CollectionDeleted {
         let Some((number, found)) = self.find_collection(task_id, id) else {
             return CollectionDeleted::Deleted;
         };
         if found.state == CollectionState::Pending && found.batch.is_some() {
             return CollectionDeleted::UnderWay;
+        }
+        if keep_finished && matches!(found.state, CollectionState::Finished(_)) {
+            return CollectionDeleted::Finished;
         }
         if let Some(collection) = self.collections.remove(&number) {
             let task = self.tasks.entry(task_id).or_default();

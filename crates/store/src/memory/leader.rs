@@ -16,8 +16,8 @@ use crate::hold::Hold;
 use crate::outcome::check_leader;
 use crate::{
     Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, LeaderStore,
-    Lease, LeasedCollection, LeasedJob, NewReport, REQUEUE_PAUSE, Record, Result, StoreError,
-    Stretch, TaskFilter, TaskJobs, Turn,
+    Lease, LeasedCollection, LeasedJob, ListedCollection, NewReport, REQUEUE_PAUSE, Record, Result,
+    StoreError, Stretch, TaskFilter, TaskJobs, Turn,
 };
 
 /// A part of the backlog: what [`Stretch`] holds.
@@ -263,7 +263,19 @@ impl LeaderStore for MemoryStore {
         task_id: TaskId,
         id: CollectionJobId,
     ) -> Result<CollectionDeleted> {
-        Ok(self.lock().delete_collection(task_id, id))
+        Ok(self.lock().delete_collection(task_id, id, false))
+    }
+
+    async fn cancel_collection(
+        &self,
+        task_id: TaskId,
+        id: CollectionJobId,
+    ) -> Result<CollectionDeleted> {
+        Ok(self.lock().delete_collection(task_id, id, true))
+    }
+
+    async fn collections(&self, task_id: TaskId) -> Result<Vec<ListedCollection>> {
+        Ok(self.lock().collections(task_id))
     }
 
     async fn lease_collection(

@@ -6,7 +6,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 use sotto_protocol::Digest;
 use sotto_wire::{
-    BatchId, BatchSelector, CollectionJobId, Duration as Units, Interval, Query, TaskId, Time,
+    BatchId, BatchSelector, CollectionJobId, Duration as Units, Interval, JobState, Query, TaskId,
+    Time,
 };
 
 use super::buckets::{self, BatchState};
@@ -17,7 +18,7 @@ use crate::collection_id::collection_job_id;
 use crate::queue::Queue;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
-    Result, StoreError, Turn,
+    ListedCollection, MAX_LISTED, Result, StoreError, Turn,
 };
 
 const PENDING: i64 = 0;
@@ -68,6 +69,27 @@ pub(super) fn state(
     Ok(row.optional()?)
 }
 
+/// The newest collection jobs of a task. For the reading connection.
+pub(super) fn list(conn: &Connection, task_id: &TaskId) -> Result<Vec<ListedCollection>> {
+    let Some(task) = tasks::number(conn, task_id)? else { return Ok(Vec::new()) };
+    let mut statement = conn.prepare_cached(
+        "SELECT collection_id, state, start, duration FROM collections
+         WHERE task = ?1 ORDER BY job DESC LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![task, MAX_LISTED as i64])?;
+    let mut listed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let state = match row.get::<_, i64>(1)? {
+            FINISHED => JobState::Finished,
+            FAILED => JobState::Failed,
+            _ => JobState::Pending,
+        };
+        let interval = stored_interval(row.get(2)?, row.get(3)?);
+        listed.push((CollectionJobId::new(row.get(0)?), interval, state));
+    }
+    Ok(listed)
+}
+
 impl Db {
     pub(super) fn create_collection(
         &mut self,
@@ -116,6 +138,7 @@ impl Db {
         &mut self,
         task_id: &TaskId,
         id: &CollectionJobId,
+        keep_finished: bool,
     ) -> Result<CollectionDeleted> {
         let tx = Self::begin(&mut self.conn)?;
         let found = match tasks::number(&tx, task_id)? {
@@ -125,6 +148,9 @@ impl Db {
         let Some((task, job, state)) = found else { return Ok(CollectionDeleted::Deleted) };
         if state == CLOSING {
             return Ok(CollectionDeleted::UnderWay);
+        }
+        if keep_finished && state == FINISHED {
+            return Ok(CollectionDeleted::Finished);
         }
         let request: Vec<u8> =
             tx.query_row("SELECT request FROM collections WHERE job = ?1", params![job], |row| {

@@ -16,9 +16,9 @@ use super::log::{Part, Position, Waiting};
 use super::{Reads, SqliteStore, collections, helper, public_log, reader, tasks};
 use crate::{
     Backlog, Batch, Closing, CollectionCreated, CollectionDeleted, CollectionState, Committed,
-    Counters, Fixed, HelperStore, LeaderStore, Lease, LeasedCollection, LeasedJob, Load,
-    LogCheckpoint, NewReport, Record, Result, StoreError, StoredTask, Stretch, TaskFilter,
-    TaskJobs, TaskStore, Turn,
+    Counters, Fixed, HelperStore, LeaderStore, Lease, LeasedCollection, LeasedJob,
+    ListedCollection, Load, LogCheckpoint, NewReport, Record, Result, StoreError, StoredTask,
+    Stretch, TaskFilter, TaskJobs, TaskStore, Turn,
 };
 
 #[async_trait]
@@ -152,7 +152,19 @@ impl LeaderStore for SqliteStore {
         task_id: TaskId,
         id: CollectionJobId,
     ) -> Result<CollectionDeleted> {
-        self.db.run(move |db| db.delete_collection(&task_id, &id)).await
+        self.db.run(move |db| db.delete_collection(&task_id, &id, false)).await
+    }
+
+    async fn cancel_collection(
+        &self,
+        task_id: TaskId,
+        id: CollectionJobId,
+    ) -> Result<CollectionDeleted> {
+        self.db.run(move |db| db.delete_collection(&task_id, &id, true)).await
+    }
+
+    async fn collections(&self, task_id: TaskId) -> Result<Vec<ListedCollection>> {
+        self.reads.run(move |reads| collections::list(&reads.conn, &task_id)).await
     }
 
     async fn lease_collection(

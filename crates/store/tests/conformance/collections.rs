@@ -6,7 +6,7 @@ use futures_executor::block_on;
 use sotto_store::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, StoreError, Turn,
 };
-use sotto_wire::{CollectionJobId, Query};
+use sotto_wire::{CollectionJobId, JobState, Query};
 
 use super::bench::{Bench, LEASE, on_every_store};
 use super::driver::{digest, request, run};
@@ -24,6 +24,7 @@ on_every_store!(
     a_collection_request_stays_the_same,
     a_finished_collection_stays_finished,
     an_unknown_collection_is_nothing,
+    jobs_are_listed_and_a_result_is_not_cancelled,
     unfinished_collections_are_load,
 );
 
@@ -75,6 +76,34 @@ fn a_repeated_deletion_spares_the_next_job(bench: &mut Bench) {
         assert_eq!(run(bench.store().collection(task, second)), Some(CollectionState::Pending));
         assert_eq!(bench.try_create(task, query(10, 5)), CollectionCreated::Existing(second));
     }
+}
+
+fn jobs_are_listed_and_a_result_is_not_cancelled(bench: &mut Bench) {
+    let task = interval_task(1);
+    let cancel = |bench: &mut Bench, id| {
+        let cancelled = run(bench.store().cancel_collection(task, id));
+        bench.restart();
+        cancelled
+    };
+    assert_eq!(run(bench.store().collections(task)), []);
+    bench.aggregate(&reports(task, 0..2, 12));
+    let first = bench.create(task, query(10, 5));
+    let second = bench.create(task, query(20, 5));
+    bench.create(interval_task(2), query(10, 5));
+    let pending = |id, start| (id, Some(interval(start, 5)), JobState::Pending);
+    assert_eq!(run(bench.store().collections(task)), [pending(second, 20), pending(first, 10)]);
+    assert_eq!(cancel(bench, second), CollectionDeleted::Deleted);
+    assert_eq!(cancel(bench, second), CollectionDeleted::Deleted);
+    // Nothing tells that a batch is complete before it is released.
+    bench.drained();
+    assert_eq!(run(bench.store().collections(task)), [pending(first, 10)]);
+    assert_eq!(cancel(bench, first), CollectionDeleted::UnderWay);
+    bench.finish("done");
+    let finished = (first, Some(interval(10, 5)), JobState::Finished);
+    assert_eq!(cancel(bench, first), CollectionDeleted::Finished);
+    assert_eq!(run(bench.store().collections(task)), [finished]);
+    let batch = bench.create(batch_task(1), Query::LeaderSelected);
+    assert_eq!(run(bench.store().collections(batch_task(1))), [(batch, None, JobState::Pending)]);
 }
 
 fn a_job_that_closes_its_batch_cannot_be_deleted(bench: &mut Bench) {
