@@ -131,6 +131,11 @@ fn shared_build() -> Result<Command> {
 fn tests(tally: &mut Tally) -> Result<()> {
     let mut command = shared_build()?;
     command.arg("--no-fail-fast").env("SOTTO_BIN", target("debug")?.join("sotto"));
+    // Many tests wait for processes, disks and timers: one more at a time uses the cores.
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1);
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", threads.to_string());
+    }
     for (name, slice) in [("SOTTO_CRASHES", CRASH_SLICE), ("SOTTO_MUTATIONS", MUTATION_SLICE)] {
         if std::env::var_os(name).is_none() {
             command.env(name, slice);
