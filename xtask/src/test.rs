@@ -4,13 +4,17 @@
 //! (`SOTTO_MUTATIONS`, in `sotto-wire`) and the crash campaign (`SOTTO_CRASHES`, in `sotto-tests`).
 //! `cargo xtask campaign` runs them at full length.
 
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use cargo_metadata::Message;
 
-use crate::workspace::{cargo, root, shown, succeed, target};
+use crate::workspace::{cargo, root, succeed, target};
 use crate::{layers, licences, tidy};
 
 /// The number of kills in the slice of the crash campaign.
@@ -127,34 +131,90 @@ fn shared_build() -> Result<Command> {
     Ok(command)
 }
 
-/// Unit, integration, end-to-end and doc tests.
+/// Unit, integration, end-to-end and doc tests. Two test programs run at a time: many tests wait for
+/// processes, disks and timers.
 fn tests(tally: &mut Tally) -> Result<()> {
-    let mut command = shared_build()?;
-    command.arg("--no-fail-fast").env("SOTTO_BIN", target("debug")?.join("sotto"));
-    // Many tests wait for processes, disks and timers: one more at a time uses the cores.
-    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1);
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        command.env("RUST_TEST_THREADS", threads.to_string());
-    }
-    for (name, slice) in [("SOTTO_CRASHES", CRASH_SLICE), ("SOTTO_MUTATIONS", MUTATION_SLICE)] {
-        if std::env::var_os(name).is_none() {
-            command.env(name, slice);
-        }
-    }
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let output = child.stdout.take().context("the test runner has no output")?;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        println!("{line}");
-        tally.add_line(&line);
-    }
-    if !child.wait()?.success() || tally.failed > 0 {
-        bail!("{} failed", shown(&command));
+    let (programs, total) = (Mutex::new(test_programs()?.into_iter()), Mutex::new((tally, true)));
+    thread::scope(|scope| {
+        let work = || -> Result<()> {
+            loop {
+                let Some(program) = lock(&programs).next() else { return Ok(()) };
+                println!("running {}", program.name);
+                let done = program.command()?.output()?;
+                let mut total = lock(&total);
+                println!("{}:\n{}", program.name, String::from_utf8_lossy(&done.stdout));
+                eprint!("{}", String::from_utf8_lossy(&done.stderr));
+                done.stdout.lines().map_while(Result::ok).for_each(|line| total.0.add_line(&line));
+                total.1 &= done.status.success();
+            }
+        };
+        let workers = [scope.spawn(work), scope.spawn(work)];
+        let joined = workers.map(|worker| worker.join().unwrap_or_else(|_| bail!("a panic")));
+        joined.into_iter().collect::<Result<()>>()
+    })?;
+    let (tally, succeeded) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let documentation = shared_build()?.args(["--doc", "--no-fail-fast"]).output()?;
+    println!("{}", String::from_utf8_lossy(&documentation.stdout));
+    eprint!("{}", String::from_utf8_lossy(&documentation.stderr));
+    documentation.stdout.lines().map_while(Result::ok).for_each(|line| tally.add_line(&line));
+    if !succeeded || !documentation.status.success() || tally.failed > 0 {
+        bail!("a test failed");
     }
     if tally.passed == 0 {
         bail!("no test ran");
     }
     Ok(())
+}
+
+/// A compiled test program.
+struct Program {
+    name: String,
+    executable: PathBuf,
+    /// The folder of its package, in which it runs.
+    folder: PathBuf,
+}
+
+impl Program {
+    fn command(&self) -> Result<Command> {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.env("SOTTO_BIN", target("debug")?.join("sotto"));
+        for (name, slice) in [("SOTTO_CRASHES", CRASH_SLICE), ("SOTTO_MUTATIONS", MUTATION_SLICE)] {
+            if std::env::var_os(name).is_none() {
+                command.env(name, slice);
+            }
+        }
+        Ok(command)
+    }
+}
+
+/// All test programs, the longest first.
+fn test_programs() -> Result<Vec<Program>> {
+    let built = shared_build()?
+        .args(["--no-run", "--no-fail-fast", "--message-format=json"])
+        .stderr(Stdio::inherit())
+        .output()?;
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(&built.stdout[..]) {
+        let Message::CompilerArtifact(artifact) = message? else { continue };
+        let Some(executable) = artifact.executable.filter(|_| artifact.profile.test) else {
+            continue;
+        };
+        let folder = artifact.manifest_path.parent().context("a manifest has a folder")?;
+        let package = folder.file_name().unwrap_or_default();
+        programs.push(Program {
+            name: format!("{package}: {}", artifact.target.name),
+            executable: executable.into(),
+            folder: folder.into(),
+        });
+    }
+    // The end-to-end tests take longest.
+    programs.sort_by_key(|program| !program.folder.ends_with("tests"));
+    Ok(programs)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
