@@ -142,9 +142,10 @@ impl DemoArgs {
         let safe = if self.exact { devices } else { safe_batch(devices, rate) };
         if safe == 0 {
             let few = "devices are too few: about half of them take part, at random";
+            let enough = (devices..).find(|more| safe_batch(*more, rate) > 0).unwrap_or(u64::MAX);
             return Err(anyhow!("{devices} {few}")).hint(match &self.data {
-                None => "give at least 34 --devices, or --exact",
-                Some(_) => "give at least 34 lines of --data",
+                None => format!("give at least {enough} --devices, or --exact"),
+                Some(_) => format!("give at least {enough} lines of --data"),
             });
         }
         let size = wanted.unwrap_or(if self.exact { safe.min(100) } else { safe });

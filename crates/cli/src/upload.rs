@@ -106,6 +106,7 @@ impl UploadArgs {
             other => other.as_ref(),
         };
         if self.resume && !kept.exists() {
+            output.remark("nothing to resume: no report is waiting");
             return Tally::default().print(output, 0.0);
         }
         if let Some(path) = stored {
@@ -222,7 +223,7 @@ impl UploadArgs {
         // A file that cannot be read to its end stays as it is.
         let kept = unsent.finish(self.resume && !lost)?;
         if kept == 0 {
-            return Err(error);
+            return Err(error).hint("nothing was kept: run the same command again");
         }
         let (path, task) = (unsent.path.display(), self.task.display());
         let lost = if lost { "; give the other measurements again" } else { "" };

@@ -48,6 +48,11 @@ pub(super) fn list(
 
 /// `--cancel`.
 pub(super) fn cancel(collector: &Collector, id: &str, output: &Output) -> Result<Outcome> {
+    // DAP's leader deletes what is not there without a word.
+    let jobs = collector.jobs(&mut random::system()).context("the leader's list of jobs")?;
+    if !jobs.iter().any(|job| job.id == id) {
+        return Err(anyhow!("the task has no job {id}")).hint("--list shows the jobs");
+    }
     let cancelled = collector.cancel(id, &mut random::system())?;
     let words = match cancelled {
         Cancelled::Yes => "cancelled: its interval can be collected again",

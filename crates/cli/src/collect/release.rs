@@ -43,7 +43,7 @@ impl StillOpen {
     pub(super) fn hint(&self) -> String {
         let due = show_moment(Moment(self.span.due()));
         format!(
-            "run the same command after {due}, without --current; --anyway asks all the same, and \
+            "ask again after {due}, without --interval or --current; --anyway asks all the same, and \
              may lose later reports"
         )
     }
@@ -153,7 +153,7 @@ mod tests {
         }
         let open = at(2, None, false).unwrap().unwrap_err();
         insta::assert_snapshot!(open, @"the interval 1989-03-02T00:00:00Z to 1989-03-09T00:00:00Z is still open: 35 % of it is over. It can be collected only once");
-        assert!(open.hint().starts_with("run the same command after 1989-03-09T12:00:00Z"));
+        assert!(open.hint().starts_with("ask again after 1989-03-09T12:00:00Z"));
         // It has ended, but reports are late.
         let ended = Moment(noon(7).0 - 1);
         let late = choose(&weekly(), None, ended, false).unwrap().unwrap_err();

@@ -85,6 +85,10 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
         "device computes",
         &format!("epsilon {computed} (count seen, up to {dishonest} dishonest devices in all)"),
     )?;
+    if !privacy.cover.is_one() {
+        let cover = privacy.cover;
+        row("cover", &format!("{cover}, so a relay that sees the result counts: 1 costs less"))?;
+    }
     let paper = up(privacy.paper_epsilon);
     row("paper's figure", &format!("epsilon {paper} (all honest, count hidden)"))?;
     if let Some(found) = &privacy.colluding {

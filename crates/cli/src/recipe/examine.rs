@@ -14,7 +14,7 @@ use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
 use sotto_protocol::recipe::{Assessment, Cost, colluding, crowd, judgement, show_micro};
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::Privacy;
+use sotto_wire::recipe::{Privacy, Probability};
 use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
@@ -65,6 +65,8 @@ pub(super) struct Guarantee {
     pub(super) dishonest_devices: u64,
     /// What the device computes: half of a batch honest, the count seen, the worst population.
     pub(super) computed_epsilon: f64,
+    /// The probability with which devices that do not answer send cover.
+    pub(super) cover: Probability,
     /// The paper's model: all honest, the count hidden, exactly the minimum batch.
     pub(super) paper_epsilon: f64,
     /// The randomizer alone.
@@ -346,6 +348,7 @@ fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guaran
         adjacency: words::adjacency(*adjacency),
         dishonest_devices: recipe.aggregation.min_batch / 2,
         computed_epsilon: judged.epsilon,
+        cover: recipe.sampling.cover,
         paper_epsilon: judged.paper_epsilon,
         local_epsilon: judged.local_epsilon,
         colluding: colluding(recipe)?,

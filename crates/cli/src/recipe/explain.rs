@@ -126,7 +126,8 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
             match () {
                 () if recipe.sampling.cover.is_one() =>
                     "the others send a message that looks the same",
-                () if recipe.sampling.cover.is_zero() => "the others send nothing",
+                () if recipe.sampling.cover.is_zero() =>
+                    "the others send nothing, so a relay sees who answered",
                 () => "some of the others send a message that looks the same",
             }
         ),

@@ -93,8 +93,8 @@ pub(crate) struct NewArgs {
     /// No randomizer and no claim. Only devices that allow it answer.
     #[arg(long, conflicts_with_all = ["epsilon", "epsilon0", "delta"], help_heading = "Privacy")]
     pub(super) insecure_exact: bool,
-    /// When it opens: POSIX seconds or 2026-11-20T00:00:00Z [default: the first midnight in over a
-    /// day]
+    /// When it opens: POSIX seconds or 2026-11-20T00:00:00Z [default: the first midnight in over two
+    /// days]
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub(super) opens: Option<String>,
     /// When it closes [default: a week later]

@@ -74,8 +74,12 @@ impl Party {
     }
 
     /// What it sees, whoever else is dishonest.
-    fn fact(self, allowed: Allowed) -> Fact {
+    fn fact(self, recipe: &Recipe, allowed: Allowed) -> Fact {
         match self {
+            Self::Relay if recipe.sampling.cover.is_zero() => Fact {
+                learns: "which address answered, and when: there is no cover",
+                shown_by: "crates/protocol/tests/device/cover.rs",
+            },
             Self::Relay => Fact {
                 learns: "which address sent something to which operator, when, in which size class; \
                          not whether it was an answer or cover",
@@ -206,7 +210,7 @@ pub fn coalitions(recipe: &Recipe, allowed: Allowed) -> Vec<Coalition> {
 
 impl Coalition {
     fn new(recipe: &Recipe, allowed: Allowed, parties: Vec<Party>) -> Self {
-        let mut facts: Vec<_> = parties.iter().map(|party| party.fact(allowed)).collect();
+        let mut facts: Vec<_> = parties.iter().map(|party| party.fact(recipe, allowed)).collect();
         let abilities = Abilities::of(recipe, allowed, &parties);
         facts.dedup();
         facts.extend(abilities.facts());
@@ -256,6 +260,7 @@ impl Abilities {
         let roles = [Role::Leader, Role::Helper];
         let issuer = |role| recipe.parties.tokens.issuer(role);
         let one_issuer = issuer(Role::Leader) == issuer(Role::Helper);
+        let uncovered = sees_senders && recipe.sampling.cover.is_zero();
         // Reports go on to the helper, and cover does not.
         let follows =
             sees_senders && (has(Party::Aggregator(Role::Helper)) || has(Party::Recorder));
@@ -274,7 +279,7 @@ impl Abilities {
             has(Party::Attester(role)) && roles.map(Party::Aggregator).into_iter().any(has)
         });
         Self {
-            knows_sample: delays || links || follows,
+            knows_sample: delays || links || follows || uncovered,
             counts: has(Party::Recorder) || roles.map(Party::Aggregator).into_iter().any(has),
             both_shares: opens || roles.map(Party::Aggregator).into_iter().all(has),
             links,

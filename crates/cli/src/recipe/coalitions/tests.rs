@@ -146,6 +146,17 @@ fn without_hybrid_keys_a_recorder_sees_every_answer() {
     }
 }
 
+/// Without cover, who sends is who answers.
+#[test]
+fn without_cover_the_relay_knows_the_sample() {
+    let mut recipe = example();
+    recipe.sampling.cover = Probability::new(0, 1).unwrap();
+    let rows = rows(&recipe, Allowed::default()).unwrap();
+    let relay = rows.iter().find(|row| row.parties == ["relay"]).unwrap();
+    assert_eq!(relay.because, because(Limit::SampleKnown));
+    assert!(relay.learns[0].starts_with("which address answered"), "{relay:?}");
+}
+
 /// Two parties learn at least what each of them learns.
 #[test]
 fn a_pair_learns_no_less_than_its_members() {

@@ -257,7 +257,8 @@ impl NewArgs {
             Ok(opens)
         };
         let step = if DAY_S.is_multiple_of(window) { DAY_S } else { window };
-        let first = now.saturating_add(DAY_S).div_ceil(step).saturating_mul(step);
+        // A day until devices may know it, and another one until they have their tokens.
+        let first = now.saturating_add(2 * DAY_S).div_ceil(step).saturating_mul(step);
         let default = utc::format(first);
         let question = "When does it open?";
         let opens =

@@ -22,7 +22,7 @@ fn defaults_are_sensible() {
     assert_eq!(recipe.sampling.rate, Probability::new(1, 50).unwrap());
     assert_eq!(recipe.aggregation.min_batch, 19_434);
     assert_eq!(recipe.randomizer, Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 });
-    assert_eq!(recipe.when.opens, NOW + 86_400);
+    assert_eq!(recipe.when.opens, NOW + 2 * 86_400);
     assert_eq!(recipe.when.closes - recipe.when.opens, 7 * 86_400);
     assert_eq!(recipe.when.max_window_s, 7 * 86_400);
     let Privacy::Claim { epsilon_micro, .. } = recipe.privacy else { panic!("no claim") };
