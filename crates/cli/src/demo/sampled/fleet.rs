@@ -65,9 +65,11 @@ pub(super) fn run(
             let mut device = device.frozen_at(moment);
             let (done, tokens) = answer(&mut device)?;
             let mut delivery = done.insecure_delivery;
+            let mut pause = Duration::from_millis(250);
             while delivery.waiting > 0 {
-                // The leader or the relay is busy.
-                std::thread::sleep(Duration::from_millis(100));
+                // The leader or the relay is busy. A device sends a few times only.
+                std::thread::sleep(pause);
+                pause *= 2;
                 delivery = device.pass()?.insecure_delivery;
             }
             ensure!(delivery.refused == 0, "the leader does not accept a report");
