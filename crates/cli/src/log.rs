@@ -30,6 +30,8 @@ enum LogCommand {
     Verify(verify::VerifyArgs),
     /// Watch a log: describe new entries, and raise an alert if something is wrong.
     Monitor(monitor::MonitorArgs),
+    /// Show what is remembered: logs that were seen, and proofs of misbehaviour.
+    Memory(memory::MemoryArgs),
     /// Check every file of a log against its entries.
     Fsck(fsck::FsckArgs),
 }
@@ -39,6 +41,7 @@ impl LogCommandArgs {
         match self.command {
             LogCommand::Verify(args) => args.run(output),
             LogCommand::Monitor(args) => args.run(output),
+            LogCommand::Memory(args) => args.run(output),
             LogCommand::Fsck(args) => args.run(output),
         }
     }

@@ -14,10 +14,11 @@ use folder::Folder;
 
 #[test]
 fn help_says_what_there_is() {
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &["log"],
         &["log", "verify"],
         &["log", "monitor"],
+        &["log", "memory"],
         &["log", "fsck"],
         &["device"],
         &["device", "run"],

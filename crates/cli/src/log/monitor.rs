@@ -17,6 +17,7 @@ use sotto_protocol::trust::Trust;
 use self::alerts::Report;
 use self::state::MonitorState;
 use super::fork::{self, Compared, SignedTree};
+use super::memory::{Memory, PlaceArgs};
 use super::misbehaviour;
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
@@ -29,7 +30,8 @@ const STEP: u64 = 1_024;
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --once: exit code 0 if nothing is wrong, 1 if there was an alert, 2 if the log \
-    could not be read. An alert with a proof is also written to a misbehaviour file."
+    could not be read. An alert with a proof is also written to a misbehaviour file, and remembered: \
+    a log that contradicted itself stays an alert, see `sotto log memory`."
 )]
 pub(super) struct MonitorArgs {
     /// Log and witness keys, operators and floors.
@@ -52,6 +54,8 @@ pub(super) struct MonitorArgs {
     /// Where misbehaviour files are written.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
+    #[command(flatten)]
+    memory: PlaceArgs,
 }
 
 impl MonitorArgs {
@@ -96,10 +100,16 @@ impl MonitorArgs {
             .context("the log's checkpoint cannot be believed")?;
         let newest = SignedTree::new(newest)?;
         let mut report = Report { size: newest.tree.size, ..Report::default() };
+        let memory = self.memory.open();
+        for proof in memory.as_ref().map_or(Ok(Vec::new()), Memory::proofs)? {
+            if proof.accuses_log(trust.policy(), &newest.tree.origin) {
+                report.alert(proof.check().unwrap_or_else(|words| words), None);
+            }
+        }
         if !self.check_extends(state, source, trust, &newest, &mut report)? {
             // The entries of a contradicting tree are not read, and the state keeps what it
             // knows.
-            self.write_proofs(&mut report);
+            self.write_proofs(memory.as_ref(), &mut report);
             return Ok(report);
         }
         report.check_witnesses(&newest.note, trust, now()?);
@@ -117,7 +127,7 @@ impl MonitorArgs {
         if !self.no_served_keys {
             keys::compare(&next, trust, &self.log.connection, now()?, &mut report)?;
         }
-        self.write_proofs(&mut report);
+        self.write_proofs(memory.as_ref(), &mut report);
         next.keep(&self.state)?;
         *state = next;
         Ok(report)
@@ -159,13 +169,13 @@ impl MonitorArgs {
     }
 
     /// Writes every proof. If one cannot be written, its alert is still shown.
-    fn write_proofs(&self, report: &mut Report) {
+    fn write_proofs(&self, memory: Option<&Memory>, report: &mut Report) {
         for evidence in std::mem::take(&mut report.evidence) {
-            match misbehaviour::write(&self.out, evidence) {
-                Ok(path) => report.files.push(path),
-                Err(error) => {
-                    report.alert(format!("a proof could not be written: {error:#}"), None)
-                }
+            let remembered = memory.map_or(Ok(()), |memory| memory.accuse(&evidence));
+            let written = misbehaviour::write(&self.out, &evidence);
+            let written = written.map(|path| report.files.push(path));
+            for error in [remembered, written].into_iter().filter_map(Result::err) {
+                report.alert(format!("a proof could not be written: {error:#}"), None);
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::log::entries::{
     DAY, claiming, hpke, key, key_of, key_set, key_sets, now, recipe, recipe_entry, result, sampled,
 };
 use crate::log::folder::{Folder, Run, forge, forge_with};
+use crate::log::verify::proofs;
 use crate::log::web::serve;
 
 /// Reads the log in the folder `log` once.
@@ -212,6 +213,24 @@ fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
     show(&world, &entries);
     let news = texts(&quiet(&world, 0)["news"]);
     assert!(news[0].starts_with("2: recipe three "), "{news:?}");
+}
+
+#[test]
+fn a_log_that_contradicted_itself_stays_an_alert() {
+    let world = Folder::new();
+    let entries = ["one", "two", "three"].map(|name| recipe_entry(&recipe(name)));
+    show(&world, &entries[..2]);
+    quiet(&world, 0);
+    show(&world, &[entries[0].clone(), entries[2].clone()]);
+    quiet(&world, 1);
+    // The honest view again.
+    show(&world, &entries[..2]);
+    let words = alert(&quiet(&world, 1));
+    assert!(words.contains(" signed two trees of 2 entries. This was proved before"), "{words}");
+    // The memory is that of `log verify`.
+    let [name]: [String; 1] = proofs(&world).try_into().unwrap();
+    world.run(&["log", "memory", "--remove", &name]).says(0);
+    assert_eq!(quiet(&world, 0)["alerts"], json!([]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use sotto_crypto::merkle;
 use sotto_crypto::note::{self, NoteError};
 use sotto_protocol::Moment;
 use sotto_protocol::admission::Silence;
-use sotto_protocol::log::{Fetch, Misbehaviour};
+use sotto_protocol::log::{Accused, Fetch, Misbehaviour};
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_protocol::trust::Trust;
 use sotto_wire::{Note, Recipe, TlogPolicy};
@@ -15,7 +15,7 @@ use sotto_wire::{Note, Recipe, TlogPolicy};
 use super::subject::Subject;
 use crate::log::findings::{Findings, Verdict};
 use crate::log::fork::{self, Compared, SignedTree};
-use crate::log::memory::Memory;
+use crate::log::memory::{self, Memory};
 use crate::time_text::show_moment;
 
 /// What was found.
@@ -54,11 +54,32 @@ pub(super) fn verify(
             None => findings.add("consistent", Verdict::Note, "not compared with earlier views"),
         }
     }
+    let (name, author) = (recipe.name.clone(), recipe.author.verifier());
     if !promise(recipe, trust, &mut findings) {
         let entry = String::from_utf8(subject.entry.to_bytes())?;
         let bad = Misbehaviour::BadRecipe { entry };
         // Without the author's signature, it proves nothing about the author.
         evidence.extend(bad.check().is_ok().then_some(bad));
+    }
+    let found = evidence.iter().map(memory::name).collect::<Result<Vec<_>>>()?;
+    for proof in memory.map_or(Ok(Vec::new()), Memory::proofs)? {
+        // What was found again has its line already.
+        if found.contains(&proof.name) {
+            continue;
+        }
+        let verdict = match &proof.accused {
+            Accused::Log(_) if proof.accuses_log(policy, &new.tree.origin) => Verdict::Bad,
+            Accused::Author { key, recipe } if *key == author => match proof.evidence {
+                Misbehaviour::NameReuse { .. } if *recipe == name => Verdict::Bad,
+                // Says something about the author, but nothing about this recipe.
+                _ => Verdict::Note,
+            },
+            _ => continue,
+        };
+        match proof.check() {
+            Ok(words) => findings.add("remembered", verdict, words),
+            Err(words) => findings.add("remembered", Verdict::Unknown, words),
+        }
     }
     Ok(Verified { findings, evidence })
 }
