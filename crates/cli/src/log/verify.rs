@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
+use sotto_protocol::log::Accused;
 use sotto_protocol::trust::Trust;
 use sotto_wire::TlogPolicy;
 
+use self::checks::Verified;
 use self::subject::Subject;
-use super::findings::Findings;
+use super::findings::{Findings, Party};
 use super::memory::{Memory, PlaceArgs};
 use super::misbehaviour;
 use crate::log_source::LogArgs;
@@ -71,7 +73,7 @@ impl VerifyArgs {
         let found = checks::verify(&mut subject, &policy, trust.as_ref(), memory.as_ref())?;
         // The finding is printed even if its proof cannot be written.
         if !output.json() {
-            print(&found.findings, output)?;
+            print(&found, output)?;
         }
         if let Some(memory) = &memory {
             found.evidence.iter().try_for_each(|evidence| memory.accuse(evidence))?;
@@ -112,10 +114,16 @@ fn recheck(path: &Path, memory: Option<&Memory>, output: &Output) -> Result<Outc
         Ok(charge) => (Outcome::No, true, charge),
         Err(reason) => (Outcome::Undecided, false, reason),
     };
+    let blame = match evidence.accused() {
+        Ok(Accused::Log(_)) if proved => vec![Party::Log],
+        Ok(Accused::Author { .. }) if proved => vec![Party::Author],
+        _ => Vec::new(),
+    };
     if output.json() {
-        output.value(&json!({ "proved": proved, "words": words }))?;
+        output.value(&json!({ "proved": proved, "words": words, "blame": blame }))?;
     } else if proved {
         output.line(format!("Proved: {words}"))?;
+        output.remark("It says nothing against anybody else.");
         output.remark("The file cannot prove whose key this is: compare it with the key you know.");
     } else {
         output.line(format!("Not proved: {words}"))?;
@@ -123,15 +131,29 @@ fn recheck(path: &Path, memory: Option<&Memory>, output: &Output) -> Result<Outc
     Ok(outcome)
 }
 
-fn print(findings: &Findings, output: &Output) -> Result<()> {
+fn print(found: &Verified, output: &Output) -> Result<()> {
+    let Verified { findings, parties, .. } = found;
     findings.print(output)?;
+    if findings.outcome() == Outcome::No {
+        let names = |some: Vec<Party>| {
+            let named = Party::ALL.iter().zip(parties).filter(|(party, _)| some.contains(party));
+            named.map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        output.line(format!("To blame: {}.", names(findings.blame())))?;
+        let not_blamed = names(findings.not_blamed());
+        if !not_blamed.is_empty() {
+            output.line(format!("Nothing here speaks against {not_blamed}."))?;
+        }
+    }
     output.line(match findings.outcome() {
         Outcome::Yes => {
             "Verified: public, and within the limits above. Devices also compare its URLs with the \
              key sets."
         }
         Outcome::No => "Bad. This is proved, not suspected.",
-        Outcome::Undecided => "Undecided: see the lines with a question mark.",
+        Outcome::Undecided => {
+            "Undecided: see the lines with a question mark. Nothing is proved against anybody."
+        }
     })
 }
 
@@ -146,6 +168,8 @@ fn value(subject: &Subject, findings: &Findings, files: &[PathBuf]) -> serde_jso
         "recipe_id": subject.entry.id(),
         "index": subject.proof.index,
         "findings": findings,
+        "blame": findings.blame(),
+        "not_blamed": findings.not_blamed(),
         "misbehaviour_files": files,
     })
 }

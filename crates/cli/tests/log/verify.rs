@@ -147,6 +147,75 @@ fn what_is_proved_bad_ends_with_1() {
     assert!(world.evidence(".").is_empty());
 }
 
+/// Who is to blame, and whom nothing speaks against.
+fn blame(found: &Value) -> [String; 2] {
+    let list = |field: &str| {
+        let parties = found[field].as_array().unwrap_or_else(|| panic!("no {field}: {found}"));
+        parties.iter().map(|party| party.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+    };
+    ["blame", "not_blamed"].map(list)
+}
+
+#[test]
+fn the_verdict_says_who_is_to_blame_and_who_is_not() {
+    let (world, entry) = two();
+    let found = verify(&world, &["--json"]).json(0);
+    assert_eq!(blame(&found), ["", "file author log operator"]);
+    // A changed file, whatever was changed: neither its author nor the log did that.
+    let text = String::from_utf8(entry.to_bytes()).unwrap();
+    let only_the_file = ["file", "author log operator"];
+    world.write("one.recipe", text.replacen("How many devices", "How busy devices", 1));
+    assert_eq!(blame(&verify(&world, &["--json"]).json(1)), only_the_file);
+    // A changed claim is not the author's promise.
+    let Some((before, claim)) = text.split_once("\"epsilon_micro\":") else { panic!("{text}") };
+    let digits = claim.bytes().take_while(u8::is_ascii_digit).count();
+    world.write("one.recipe", format!("{before}\"epsilon_micro\":1{}", &claim[digits..]));
+    let found = verify(&world, &["--json"]).json(1);
+    assert_eq!(finding(&found, "promise").0, "bad");
+    assert_eq!(blame(&found), only_the_file);
+    for signer in [ORIGIN, "witness-1.example"] {
+        world.write_proof("one", &entry);
+        reproof(&world, |note| spoiled(note, signer));
+        assert_eq!(blame(&verify(&world, &["--json"]).json(1)), only_the_file);
+    }
+    // What cannot be told is nobody's fault.
+    reproof(&world, |note| signed(note.text(), 1, now()));
+    let found = verify(&world, &["--json"]).json(2);
+    assert_eq!(blame(&found), ["", "file author log operator"]);
+    let said = verify(&world, &[]).says(2);
+    assert!(said.ends_with("Nothing is proved against anybody.\n"), "{said}");
+
+    // A promise that is not kept.
+    let author = recipe_entry(&claiming(recipe("one"), 0.99));
+    let world = Folder::with(std::slice::from_ref(&author));
+    world.write_proof("one", &author);
+    let found = verify(&world, &["--json"]).json(1);
+    assert_eq!(blame(&found), ["author", "file log operator"]);
+    let said = verify(&world, &[]).says(1);
+    let lines = "To blame: the author author.example.\nNothing here speaks against this file, \
+                 the log log.example, the operators leader.example and helper.example.\n";
+    assert!(said.contains(lines), "{said}");
+
+    // A fork, when it is found and when it is remembered.
+    let (world, one) = two();
+    verify(&world, &[]).says(0);
+    let found = forked(&world, &one).json(1);
+    assert_eq!(blame(&found), ["log", "file author operator"]);
+    assert_eq!(blame(&verify(&world, &["--json"]).json(1)), ["log", "file author operator"]);
+    let [evidence]: [String; 1] = world.evidence(".").try_into().unwrap();
+    let found = world.run(&["log", "verify", "--misbehaviour", &evidence, "--json"]).json(1);
+    assert_eq!(found["blame"], serde_json::json!(["log"]));
+
+    // A log that published what its author did not sign.
+    let text = text.replacen("How many devices", "How busy devices", 1);
+    let unsigned = Entry::parse(text.as_bytes()).unwrap();
+    let world = Folder::new();
+    forge(&world.path("fork"), &[unsigned]);
+    let found =
+        world.run(&["log", "verify", "one", "--policy", "policy", "--log", "fork", "--json"]);
+    assert_eq!(blame(&found.json(1)), ["log", "file author operator"]);
+}
+
 #[test]
 fn what_cannot_be_told_ends_with_2() {
     let (world, entry) = two();
@@ -334,8 +403,10 @@ fn what_is_proved_about_an_author_does_not_spoil_other_recipes() {
     world.write_proof("bad", &bad);
     world.write_proof("one", &good);
     world.run(&["log", "verify", "bad.recipe", "--policy", "policy"]).says(1);
-    let (verdict, words) = finding(&verify(&world, &["--json"]).json(0), "remembered");
+    let found = verify(&world, &["--json"]).json(0);
+    let (verdict, words) = finding(&found, "remembered");
     assert_eq!(verdict, "note");
+    assert_eq!(blame(&found), ["", "file log operator"]);
     assert!(words.contains("signed a recipe that fails: claim: "), "{words}");
     assert!(proofs(&world)[0].ends_with(".bad.bad-recipe"), "{:?}", proofs(&world));
 }
