@@ -1,5 +1,6 @@
 //! `sotto log`: for auditors. It verifies a recipe, watches a log, or checks a log's files.
 
+mod about;
 mod findings;
 mod fork;
 mod fsck;
