@@ -43,7 +43,7 @@ enum Command {
     Task(TaskArgs),
     /// Write, check and publish recipes: what devices are asked.
     Recipe(RecipeCommandArgs),
-    /// Audit a public log: verify a recipe, watch for news, check the files.
+    /// Audit a public log: verify a recipe, watch for news, search, check the files.
     Log(LogCommandArgs),
     /// Run a device, which decides by itself what to answer.
     Device(DeviceArgs),

@@ -1,8 +1,11 @@
-//! `sotto log`: for auditors. It verifies a recipe, watches a log, or checks a log's files.
+//! `sotto log`: for auditors. It verifies a recipe, watches a log, lists its entries,
+//! or checks its files.
 
+mod about;
 mod findings;
 mod fork;
 mod fsck;
+mod list;
 mod memory;
 mod misbehaviour;
 mod monitor;
@@ -30,6 +33,10 @@ enum LogCommand {
     Verify(verify::VerifyArgs),
     /// Watch a log: describe new entries, and raise an alert if something is wrong.
     Monitor(monitor::MonitorArgs),
+    /// List the entries of a log, or search them by author, name, kind and time.
+    List(list::ListArgs),
+    /// Show what is remembered: logs that were seen, and proofs of misbehaviour.
+    Memory(memory::MemoryArgs),
     /// Check every file of a log against its entries.
     Fsck(fsck::FsckArgs),
 }
@@ -39,6 +46,8 @@ impl LogCommandArgs {
         match self.command {
             LogCommand::Verify(args) => args.run(output),
             LogCommand::Monitor(args) => args.run(output),
+            LogCommand::List(args) => args.run(output),
+            LogCommand::Memory(args) => args.run(output),
             LogCommand::Fsck(args) => args.run(output),
         }
     }

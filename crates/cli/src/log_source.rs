@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use sotto_client::{HttpLog, HttpRequest, HttpResponse, Method, Transport};
 use sotto_crypto::{merkle, note};
+use sotto_protocol::Moment;
 use sotto_protocol::log::{Fetch, Reader};
 use sotto_protocol::trust::Trust;
 use sotto_store::FolderFetch;
@@ -149,6 +150,27 @@ impl LogSource {
 }
 
 impl Snapshot {
+    /// The checkpoint.
+    pub(crate) fn tree(&self) -> &Checkpoint {
+        &self.tree
+    }
+
+    /// Since when each of these entries has been public at the latest, as the witnesses of the
+    /// policy prove it; `None` if they do not.
+    pub(crate) fn public_since(
+        &mut self,
+        indexes: &[u64],
+        policy: &TlogPolicy,
+    ) -> Vec<Option<Moment>> {
+        let mut reader = Reader::new(&mut *self.fetch);
+        let mut time = |index| {
+            let first = reader.first_checkpoint(index).ok()?;
+            let verified = note::verify_checkpoint(&first, policy).ok()?;
+            Some(Moment(verified.quorum?.proven))
+        };
+        indexes.iter().map(|index| time(*index)).collect()
+    }
+
     /// The entry with this id.
     pub(crate) fn by_id(&mut self, id: &EntryId) -> Result<(u64, Entry)> {
         let mut reader = Reader::new(&mut *self.fetch);

@@ -6,6 +6,7 @@ mod device;
 mod entries;
 mod folder;
 mod fsck;
+mod list;
 mod monitor;
 mod verify;
 mod web;
@@ -14,10 +15,12 @@ use folder::Folder;
 
 #[test]
 fn help_says_what_there_is() {
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 9] = [
         &["log"],
         &["log", "verify"],
         &["log", "monitor"],
+        &["log", "list"],
+        &["log", "memory"],
         &["log", "fsck"],
         &["device"],
         &["device", "run"],

@@ -19,7 +19,7 @@ pub mod tiles;
 #[cfg(feature = "server")]
 pub mod witnessing;
 
-pub use misbehaviour::{Comparison, ForeignRoot, Misbehaviour, compare};
+pub use misbehaviour::{Accused, Comparison, ForeignRoot, Misbehaviour, compare};
 pub use reader::{Fetch, FetchError, Reader, ReaderError};
 
 /// The path of the newest cosigned checkpoint.

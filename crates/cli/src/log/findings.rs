@@ -1,7 +1,7 @@
 //! What an audit found, line by line.
 
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::output::{Outcome, Output};
 
@@ -19,11 +19,33 @@ pub(super) enum Verdict {
     Note,
 }
 
+/// Whom something may speak against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Party {
+    /// The file in question, or its proof: somebody changed it.
+    File,
+    /// Who signed the recipe.
+    Author,
+    /// The log.
+    Log,
+    /// Who runs a server.
+    Operator,
+}
+
+impl Party {
+    /// All parties.
+    pub(super) const ALL: [Self; 4] = [Self::File, Self::Author, Self::Log, Self::Operator];
+}
+
 /// One line.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     what: &'static str,
     verdict: Verdict,
+    /// Whom it speaks against, if anybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against: Option<Party>,
     words: String,
 }
 
@@ -33,23 +55,34 @@ pub(super) struct Finding {
 pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds a line.
+    /// Adds a line that speaks against nobody.
     pub(super) fn add(&mut self, what: &'static str, verdict: Verdict, words: impl Into<String>) {
-        self.0.push(Finding { what, verdict, words: words.into() });
+        self.0.push(Finding { what, verdict, against: None, words: words.into() });
     }
 
-    /// Adds a line for something that either holds or is proved not to hold.
-    pub(super) fn settle<E: ToString>(
+    /// Adds a line that speaks against somebody.
+    pub(super) fn against(
         &mut self,
+        party: Party,
         what: &'static str,
+        verdict: Verdict,
         words: impl Into<String>,
-        result: std::result::Result<(), E>,
-    ) -> bool {
-        match &result {
-            Ok(()) => self.add(what, Verdict::Ok, words),
-            Err(error) => self.add(what, Verdict::Bad, error.to_string()),
-        }
-        result.is_ok()
+    ) {
+        self.0.push(Finding { what, verdict, against: Some(party), words: words.into() });
+    }
+
+    /// Who is proved to be to blame.
+    pub(super) fn blame(&self) -> Vec<Party> {
+        let proved = |party: &Party| {
+            self.0.iter().any(|line| line.verdict == Verdict::Bad && line.against == Some(*party))
+        };
+        Party::ALL.into_iter().filter(proved).collect()
+    }
+
+    /// Whom no line speaks against.
+    pub(super) fn not_blamed(&self) -> Vec<Party> {
+        let clear = |party: &Party| self.0.iter().all(|line| line.against != Some(*party));
+        Party::ALL.into_iter().filter(clear).collect()
     }
 
     /// Bad if any line is bad; otherwise undecided if any line is undecided.
@@ -66,7 +99,7 @@ impl Findings {
 
     /// Prints the lines.
     pub(super) fn print(&self, output: &Output) -> Result<()> {
-        for Finding { what, verdict, words } in &self.0 {
+        for Finding { what, verdict, words, .. } in &self.0 {
             let mark = match verdict {
                 Verdict::Ok => "ok  ",
                 Verdict::Bad => "BAD ",
@@ -91,7 +124,11 @@ mod tests {
         assert_eq!(findings.outcome(), Outcome::Yes);
         findings.add("c", Verdict::Unknown, "");
         assert_eq!(findings.outcome(), Outcome::Undecided);
-        assert!(!findings.settle("d", "", Err("no")));
+        findings.against(Party::Log, "d", Verdict::Unknown, "");
+        assert_eq!(findings.blame(), []);
+        findings.against(Party::File, "e", Verdict::Bad, "");
         assert_eq!(findings.outcome(), Outcome::No);
+        assert_eq!(findings.blame(), [Party::File]);
+        assert_eq!(findings.not_blamed(), [Party::Author, Party::Operator]);
     }
 }

@@ -23,17 +23,22 @@ struct MisbehaviourFile {
     evidence: Misbehaviour,
 }
 
-/// Writes `misbehaviour-<time>.json` into a folder and returns its path. Never replaces an existing
-/// file.
-pub(super) fn write(folder: &Path, evidence: Misbehaviour) -> Result<PathBuf> {
+/// The text of a file with this evidence.
+pub(super) fn text(evidence: &Misbehaviour) -> Result<String> {
     let charge = evidence.check().map_err(|reason| anyhow::anyhow!("no proof: {reason}"))?;
     let file = MisbehaviourFile {
         version: VERSION,
         charge,
         how_to_check: "sotto log verify --misbehaviour THIS_FILE".to_owned(),
-        evidence,
+        evidence: evidence.clone(),
     };
-    let text = serde_json::to_string_pretty(&file)?;
+    Ok(serde_json::to_string_pretty(&file)?)
+}
+
+/// Writes `misbehaviour-<time>.json` into a folder and returns its path. Never replaces an existing
+/// file.
+pub(super) fn write(folder: &Path, evidence: &Misbehaviour) -> Result<PathBuf> {
+    let text = text(evidence)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let time = show_moment(now().unwrap_or(Moment(0))).replace(':', "");
     for number in 1.. {
@@ -47,11 +52,11 @@ pub(super) fn write(folder: &Path, evidence: Misbehaviour) -> Result<PathBuf> {
     anyhow::bail!("there is no free name for the file")
 }
 
-/// Checks a file again. Returns the charge if it is proved, else the reason why not.
-pub(super) fn check(path: &Path) -> Result<Result<String, String>> {
+/// Reads the evidence in a file. It is not checked yet.
+pub(super) fn read(path: &Path) -> Result<Misbehaviour> {
     let text = private_file::read(path)?;
     let file: MisbehaviourFile = serde_json::from_str(&text)
         .with_context(|| format!("{} is not a misbehaviour file", path.display()))?;
     ensure!(file.version == VERSION, "{} has unknown version {}", path.display(), file.version);
-    Ok(file.evidence.check())
+    Ok(file.evidence)
 }

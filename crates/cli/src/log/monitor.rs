@@ -1,6 +1,7 @@
 //! `sotto log monitor`: reads the new entries of a log, describes them, and raises alerts.
 
-mod alerts;
+mod events;
+mod hook;
 mod keys;
 mod state;
 
@@ -14,9 +15,12 @@ use sotto_crypto::note;
 use sotto_protocol::log::Reader;
 use sotto_protocol::trust::Trust;
 
-use self::alerts::Report;
+use self::events::{EventKind, Report};
 use self::state::MonitorState;
+use super::about::About;
+use super::findings::Party;
 use super::fork::{self, Compared, SignedTree};
+use super::memory::{Memory, PlaceArgs};
 use super::misbehaviour;
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
@@ -29,7 +33,9 @@ const STEP: u64 = 1_024;
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --once: exit code 0 if nothing is wrong, 1 if there was an alert, 2 if the log \
-    could not be read. An alert with a proof is also written to a misbehaviour file."
+    could not be read or the hook failed. An event that the hook does not accept is kept in the \
+    state, and given to it again at the next reading. An alert with a proof is also written to a misbehaviour file, and remembered: \
+    a log that contradicted itself stays an alert, see `sotto log memory`."
 )]
 pub(super) struct MonitorArgs {
     /// Log and witness keys, operators and floors.
@@ -52,6 +58,14 @@ pub(super) struct MonitorArgs {
     /// Where misbehaviour files are written.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
+    #[command(flatten)]
+    memory: PlaceArgs,
+    /// Run this shell command for each event, with the event as JSON on its standard input.
+    #[arg(long, value_name = "COMMAND")]
+    hook: Option<String>,
+    /// The longest time for one run of the hook.
+    #[arg(long, value_name = "TIME", default_value = "30s", requires = "hook")]
+    hook_timeout: String,
 }
 
 impl MonitorArgs {
@@ -61,16 +75,23 @@ impl MonitorArgs {
         let interval = Duration::from_secs(parse_seconds(&self.interval)?);
         let source = self.log.source(Some(&trust))?.context("no log is given");
         let source = source.hint("give --log, or a URL in the trust file's policy")?;
+        let hook_timeout = Duration::from_secs(parse_seconds(&self.hook_timeout)?);
         let mut state = MonitorState::open(&self.state)?;
         loop {
             match self.read(&mut state, &source, &trust, output) {
-                Ok(report) => {
+                Ok(mut report) => {
+                    if let Some(hook) = &self.hook {
+                        report.hook_failures =
+                            state.deliver(|event| hook::run(hook, event, hook_timeout));
+                        report.pending = state.pending();
+                        state.keep(&self.state)?;
+                    }
                     self.tell(&report, output)?;
                     if self.once {
-                        return Ok(if report.alerts.is_empty() {
-                            Outcome::Yes
-                        } else {
-                            Outcome::No
+                        return Ok(match (report.has_alert(), report.pending) {
+                            (true, _) => Outcome::No,
+                            (false, 0) => Outcome::Yes,
+                            (false, _) => Outcome::Undecided,
                         });
                     }
                 }
@@ -96,10 +117,25 @@ impl MonitorArgs {
             .context("the log's checkpoint cannot be believed")?;
         let newest = SignedTree::new(newest)?;
         let mut report = Report { size: newest.tree.size, ..Report::default() };
+        let memory = self.memory.open();
+        for proof in memory.as_ref().map_or(Ok(Vec::new()), Memory::proofs)? {
+            if proof.accuses_log(trust.policy(), &newest.tree.origin) {
+                let about = About { name: Some(proof.name.clone()), ..About::default() };
+                let (against, words) = match proof.check() {
+                    Ok(words) => (Some(Party::Log), words),
+                    Err(words) => (None, words),
+                };
+                report.alert(EventKind::Remembered, &about, against, words);
+            }
+        }
         if !self.check_extends(state, source, trust, &newest, &mut report)? {
             // The entries of a contradicting tree are not read, and the state keeps what it
             // knows.
-            self.write_proofs(&mut report);
+            self.write_proofs(memory.as_ref(), &mut report);
+            if self.hook.is_some() {
+                state.queue(&report.events);
+                state.keep(&self.state)?;
+            }
             return Ok(report);
         }
         report.check_witnesses(&newest.note, trust, now()?);
@@ -117,7 +153,11 @@ impl MonitorArgs {
         if !self.no_served_keys {
             keys::compare(&next, trust, &self.log.connection, now()?, &mut report)?;
         }
-        self.write_proofs(&mut report);
+        self.write_proofs(memory.as_ref(), &mut report);
+        // With the state, so that no event is lost if we are stopped before the hook has it.
+        if self.hook.is_some() {
+            next.queue(&report.events);
+        }
         next.keep(&self.state)?;
         *state = next;
         Ok(report)
@@ -140,15 +180,18 @@ impl MonitorArgs {
             self.state.display(),
             old.tree.origin
         );
+        let nothing = About::default();
         match fork::compare(&mut *source.fetch(), trust.policy(), &old, new) {
             Compared::Contradict(found) => {
                 let words = format!("the log contradicts itself: sizes {was} and {is}");
-                report.alert(words, Some(found));
+                report.alert(EventKind::SplitView, &nothing, Some(Party::Log), words);
+                report.evidence.push(found);
                 Ok(false)
             }
             // A smaller tree is no contradiction by itself, but nobody should accept it.
             Compared::Agree | Compared::Unclear(_) if is < was => {
-                report.alert(format!("the log has {is} entries, but had {was}"), None);
+                let words = format!("the log has {is} entries, but had {was}");
+                report.alert(EventKind::Smaller, &nothing, Some(Party::Log), words);
                 Ok(false)
             }
             Compared::Agree => Ok(true),
@@ -159,13 +202,14 @@ impl MonitorArgs {
     }
 
     /// Writes every proof. If one cannot be written, its alert is still shown.
-    fn write_proofs(&self, report: &mut Report) {
+    fn write_proofs(&self, memory: Option<&Memory>, report: &mut Report) {
         for evidence in std::mem::take(&mut report.evidence) {
-            match misbehaviour::write(&self.out, evidence) {
-                Ok(path) => report.files.push(path),
-                Err(error) => {
-                    report.alert(format!("a proof could not be written: {error:#}"), None)
-                }
+            let remembered = memory.map_or(Ok(()), |memory| memory.accuse(&evidence));
+            let written = misbehaviour::write(&self.out, &evidence);
+            let written = written.map(|path| report.files.push(path));
+            for error in [remembered, written].into_iter().filter_map(Result::err) {
+                let words = format!("a proof could not be written: {error:#}");
+                report.alert(EventKind::ProofNotWritten, &About::default(), None, words);
             }
         }
     }
@@ -174,22 +218,31 @@ impl MonitorArgs {
         if output.json() {
             return output.value(&json!({
                 "size": report.size,
-                "news": report.news,
-                "alerts": report.alerts,
+                "events": report.events,
                 "misbehaviour_files": report.files,
+                "hook_failures": report.hook_failures,
+                "hook_pending": report.pending,
             }));
         }
-        for line in &report.news {
-            output.line(line)?;
+        let (alerts, news): (Vec<_>, Vec<_>) = report.events.iter().partition(|event| event.alert);
+        for event in news {
+            output.line(&event.words)?;
         }
-        for alert in &report.alerts {
-            output.line(format!("ALERT {alert}"))?;
+        for event in alerts {
+            output.line(format!("ALERT {}", event.words))?;
         }
         for path in &report.files {
             output.line(format!("proof in {}", path.display()))?;
         }
-        if report.news.is_empty() && report.alerts.is_empty() {
+        if report.events.is_empty() {
             output.line(format!("{} entries, nothing new, nothing wrong", report.size))?;
+        }
+        for failure in &report.hook_failures {
+            output.remark(format!("the hook failed: {failure}"));
+        }
+        if report.pending > 0 {
+            let words = "events wait for the hook, until the next reading";
+            output.remark(format!("{} {words}", report.pending));
         }
         Ok(())
     }

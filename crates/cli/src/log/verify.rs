@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
+use sotto_protocol::log::Accused;
 use sotto_protocol::trust::Trust;
 use sotto_wire::TlogPolicy;
 
+use self::checks::Verified;
 use self::subject::Subject;
-use super::findings::Findings;
-use super::memory::Memory;
+use super::findings::{Findings, Party};
+use super::memory::{Memory, PlaceArgs};
 use super::misbehaviour;
 use crate::log_source::LogArgs;
 use crate::output::{Outcome, Output, WithHint};
@@ -24,7 +26,8 @@ use crate::trust_file;
     after_help = "Exit code 0: verified; 1: proved bad; 2: undecided. With a proof, nothing is \
     fetched. The newest checkpoint of each log is remembered; a log that contradicts it, or a \
     recipe that breaks its promise, is reported in a file that anyone can check with \
-    --misbehaviour."
+    --misbehaviour. What was proved once is remembered too, and stays the answer: see `sotto log \
+    memory`."
 )]
 pub(super) struct VerifyArgs {
     /// A signed entry, or the id or name of a recipe in the log.
@@ -42,10 +45,9 @@ pub(super) struct VerifyArgs {
     trust: Option<PathBuf>,
     #[command(flatten)]
     log: LogArgs,
-    /// Where checkpoints are remembered [default: in the state folder of this user]
-    #[arg(long, value_name = "DIR")]
-    remember: Option<PathBuf>,
-    /// Neither use remembered checkpoints nor remember this one.
+    #[command(flatten)]
+    memory: PlaceArgs,
+    /// Neither use what is remembered nor remember anything.
     #[arg(long, conflicts_with = "remember")]
     forget: bool,
     /// Where misbehaviour files are written.
@@ -55,26 +57,29 @@ pub(super) struct VerifyArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["recipe", "proof", "policy", "trust", "remember", "forget"]
+        conflicts_with_all = ["recipe", "proof", "policy", "trust"]
     )]
     misbehaviour: Option<PathBuf>,
 }
 
 impl VerifyArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        let memory = if self.forget { None } else { self.memory.open() };
         if let Some(path) = &self.misbehaviour {
-            return recheck(path, output);
+            return recheck(path, memory.as_ref(), output);
         }
         let (policy, trust) = self.trusted()?;
         let mut subject = self.subject(&policy, trust.as_ref())?;
-        let memory = if self.forget { None } else { Memory::open(self.remember.as_deref()) };
         let found = checks::verify(&mut subject, &policy, trust.as_ref(), memory.as_ref())?;
         // The finding is printed even if its proof cannot be written.
         if !output.json() {
-            print(&found.findings, output)?;
+            print(&found, output)?;
+        }
+        if let Some(memory) = &memory {
+            found.evidence.iter().try_for_each(|evidence| memory.accuse(evidence))?;
         }
         let mut files = Vec::new();
-        for evidence in found.evidence {
+        for evidence in &found.evidence {
             files.push(misbehaviour::write(&self.out, evidence)?);
         }
         if output.json() {
@@ -97,15 +102,28 @@ impl VerifyArgs {
     }
 }
 
-fn recheck(path: &Path, output: &Output) -> Result<Outcome> {
-    let (outcome, proved, words) = match misbehaviour::check(path)? {
+fn recheck(path: &Path, memory: Option<&Memory>, output: &Output) -> Result<Outcome> {
+    let evidence = misbehaviour::read(path)?;
+    let checked = evidence.check();
+    if let (Ok(_), Some(memory)) = (&checked, memory)
+        && let Err(error) = memory.accuse(&evidence)
+    {
+        output.remark(format!("This could not be remembered: {error:#}"));
+    }
+    let (outcome, proved, words) = match checked {
         Ok(charge) => (Outcome::No, true, charge),
         Err(reason) => (Outcome::Undecided, false, reason),
     };
+    let blame = match evidence.accused() {
+        Ok(Accused::Log(_)) if proved => vec![Party::Log],
+        Ok(Accused::Author { .. }) if proved => vec![Party::Author],
+        _ => Vec::new(),
+    };
     if output.json() {
-        output.value(&json!({ "proved": proved, "words": words }))?;
+        output.value(&json!({ "proved": proved, "words": words, "blame": blame }))?;
     } else if proved {
         output.line(format!("Proved: {words}"))?;
+        output.remark("It says nothing against anybody else.");
         output.remark("The file cannot prove whose key this is: compare it with the key you know.");
     } else {
         output.line(format!("Not proved: {words}"))?;
@@ -113,15 +131,29 @@ fn recheck(path: &Path, output: &Output) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn print(findings: &Findings, output: &Output) -> Result<()> {
+fn print(found: &Verified, output: &Output) -> Result<()> {
+    let Verified { findings, parties, .. } = found;
     findings.print(output)?;
+    if findings.outcome() == Outcome::No {
+        let names = |some: Vec<Party>| {
+            let named = Party::ALL.iter().zip(parties).filter(|(party, _)| some.contains(party));
+            named.map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        output.line(format!("To blame: {}.", names(findings.blame())))?;
+        let not_blamed = names(findings.not_blamed());
+        if !not_blamed.is_empty() {
+            output.line(format!("Nothing here speaks against {not_blamed}."))?;
+        }
+    }
     output.line(match findings.outcome() {
         Outcome::Yes => {
             "Verified: public, and within the limits above. Devices also compare its URLs with the \
              key sets."
         }
         Outcome::No => "Bad. This is proved, not suspected.",
-        Outcome::Undecided => "Undecided: see the lines with a question mark.",
+        Outcome::Undecided => {
+            "Undecided: see the lines with a question mark. Nothing is proved against anybody."
+        }
     })
 }
 
@@ -136,6 +168,8 @@ fn value(subject: &Subject, findings: &Findings, files: &[PathBuf]) -> serde_jso
         "recipe_id": subject.entry.id(),
         "index": subject.proof.index,
         "findings": findings,
+        "blame": findings.blame(),
+        "not_blamed": findings.not_blamed(),
         "misbehaviour_files": files,
     })
 }

@@ -7,6 +7,7 @@ use crate::log::entries::{
     DAY, claiming, hpke, key, key_of, key_set, key_sets, now, recipe, recipe_entry, result, sampled,
 };
 use crate::log::folder::{Folder, Run, forge, forge_with};
+use crate::log::verify::proofs;
 use crate::log::web::serve;
 
 /// Reads the log in the folder `log` once.
@@ -28,9 +29,24 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
+/// The words of the events that are alerts, or of those that are not.
+fn words(report: &Value, alert: bool) -> Vec<String> {
+    let events = report["events"].as_array().unwrap().iter();
+    let events = events.filter(|event| event["alert"] == alert);
+    events.map(|event| event["words"].as_str().unwrap().to_owned()).collect()
+}
+
+fn news(report: &Value) -> Vec<String> {
+    words(report, false)
+}
+
+fn alerts(report: &Value) -> Vec<String> {
+    words(report, true)
+}
+
 /// The one alert.
 fn alert(report: &Value) -> String {
-    let [alert]: [String; 1] = texts(&report["alerts"]).try_into().unwrap();
+    let [alert]: [String; 1] = alerts(report).try_into().unwrap();
     alert
 }
 
@@ -58,14 +74,16 @@ fn what_is_new_is_told_once() {
     assert_eq!(lines.len(), 4);
     let again = monitor(&world, &["--no-served-keys"]).says(0);
     assert_eq!(again, "4 entries, nothing new, nothing wrong\n");
-    let empty = json!({ "size": 4, "news": [], "alerts": [], "misbehaviour_files": [] });
+    let empty = json!({
+        "size": 4, "events": [], "misbehaviour_files": [], "hook_failures": [], "hook_pending": 0
+    });
     assert_eq!(quiet(&world, 0), empty);
 
     // Only new entries are read. They are compared with what the author published before.
     entries.push(recipe_entry(&sampled(recipe("two"), 1, 1)));
     show(&world, &entries);
     let report = quiet(&world, 0);
-    let news = texts(&report["news"]);
+    let news = news(&report);
     assert!(news[0].starts_with("4: recipe two by author.example: epsilon "), "{news:?}");
     let changes = "4: recipe two by author.example: since one: ";
     assert!(news[1..].iter().all(|line| line.starts_with(changes)), "{news:?}");
@@ -74,13 +92,111 @@ fn what_is_new_is_told_once() {
     assert!(rate.ends_with("(weaker)"), "{rate}");
 }
 
+/// An event without its words, as one line.
+fn brief(event: &Value) -> String {
+    let fields = ["kind", "alert", "index", "author", "name", "against"];
+    fields.map(|field| event[field].to_string().replace('"', "")).join(" ")
+}
+
+#[test]
+fn events_say_what_happened_where_and_whom_it_speaks_against() {
+    let world = Folder::new();
+    let entries = [
+        recipe_entry(&recipe("one")),
+        key_set(&key("leader.example"), 5),
+        key_set(&key("leader.example"), 4),
+        result(&key("leader.example")),
+        recipe_entry(&claiming(recipe("two"), 0.99)),
+    ];
+    show(&world, &entries);
+    let report = quiet(&world, 1);
+    let events = report["events"].as_array().unwrap();
+    let brief: Vec<String> = events.iter().map(brief).collect();
+    let expected = [
+        "recipe false 0 author.example one null",
+        "key_set false 1 leader.example 5 null",
+        "key_set false 2 leader.example 4 null",
+        "key_set true 2 leader.example 4 operator",
+        "result false 3 leader.example, helper.example tier == 'gold' null",
+        "bad_recipe true 4 author.example two author",
+        "recipe false 4 author.example two null",
+        "change false 4 author.example two null",
+    ];
+    assert_eq!(brief[..7], expected[..7]);
+    assert!(brief[7..].iter().all(|event| event == expected[7]), "{brief:?}");
+    for event in events {
+        let index = usize::try_from(event["index"].as_u64().unwrap()).unwrap();
+        assert_eq!(event["id"], entries[index].id().to_string());
+    }
+}
+
+/// A hook that adds its input to the file `events`.
+const APPEND: &str = "cat >> events";
+
+#[test]
+fn every_event_reaches_the_hook() {
+    let world = Folder::new();
+    let with_hook = |hook: &str, code: i32| {
+        let hook = ["--hook", hook, "--hook-timeout", "1", "--no-served-keys", "--json"];
+        monitor(&world, &hook).json(code)
+    };
+    let heard = || -> Vec<Value> {
+        let text = String::from_utf8(world.read("events")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let entries = [1, 2, 3, 4, 5].map(|seq| key_set(&key("leader.example"), seq));
+    show(&world, &entries[..1]);
+    let first = with_hook(APPEND, 0)["events"].as_array().unwrap().clone();
+    assert_eq!(first.len(), 1);
+    assert_eq!(heard(), first);
+    with_hook(APPEND, 0);
+    assert_eq!(heard(), first, "once");
+
+    // One that fails, one that never ends, and one that is not there: each is reported, and the
+    // events wait.
+    show(&world, &entries);
+    let report = with_hook("exit 3", 2);
+    let new = report["events"].as_array().unwrap().clone();
+    assert_eq!(new.len(), 4);
+    let failures = texts(&report["hook_failures"]);
+    assert_eq!(failures.len(), 3, "the others wait: {failures:?}");
+    assert!(failures[0].starts_with("exit status: 3, for: 1: key set 2 of "), "{failures:?}");
+    assert_eq!(report["hook_pending"], 4);
+    let report = with_hook("exec sleep 100", 2);
+    assert!(texts(&report["hook_failures"])[0].starts_with("it took longer than 1s"), "{report}");
+    assert_eq!(with_hook("/nowhere/hook", 2)["hook_pending"], 4);
+    assert_eq!(heard(), first);
+    // Without a hook they wait too.
+    quiet(&world, 0);
+    let hook = ["--no-served-keys", "--hook", "exit 3"];
+    monitor(&world, &hook).says(2);
+
+    // One that refuses one event: it does not hold up the others.
+    let picky =
+        "event=$(cat); case $event in *'key set 4 of'*) exit 1;; esac; echo \"$event\" >> events";
+    assert_eq!(with_hook(picky, 2)["hook_pending"], 1);
+    assert_eq!(with_hook(APPEND, 0)["hook_pending"], 0);
+    let by_index = |mut events: Vec<Value>| {
+        events.sort_by_key(|event| event["index"].as_u64());
+        events
+    };
+    assert_eq!(by_index(heard()), [first, new].concat());
+
+    // What is true at every reading waits once.
+    show(&world, &entries[..4]);
+    assert_eq!(with_hook("exit 3", 1)["hook_pending"], 1);
+    assert_eq!(with_hook("exit 3", 1)["hook_pending"], 1);
+    with_hook(APPEND, 1);
+    assert_eq!(heard().last().unwrap()["kind"], "smaller");
+}
+
 #[test]
 fn what_devices_would_refuse_is_told() {
     let world = Folder::new();
     world.trust(|trust| trust.floors.dishonest_devices = 5_000);
     let stranger = key_set(&key("stranger.example"), 1);
     show(&world, &[recipe_entry(&recipe("one")), stranger, result(&key("stranger.example"))]);
-    let news = texts(&quiet(&world, 0)["news"]);
+    let news = self::news(&quiet(&world, 0));
     assert!(news[0].contains("; devices stay silent: floors: a minimum batch of 5000"), "{news:?}");
     assert!(news[1].contains("an operator that the trust file does not pin"), "{news:?}");
     assert!(news[2].contains("by stranger.example, whom the trust file does not pin"), "{news:?}");
@@ -88,7 +204,7 @@ fn what_devices_would_refuse_is_told() {
     // An aggregator that is not where its operator says.
     let (world, [leader, helper]) = (Folder::new(), key_sets());
     show(&world, &[leader, helper, recipe_entry(&at("https://author.example", recipe("one")))]);
-    let news = texts(&quiet(&world, 0)["news"]);
+    let news = self::news(&quiet(&world, 0));
     let silent = "; devices stay silent: key_sets: the recipe names leader.example at https://author.example/leader/";
     assert!(news[2].contains(silent), "{news:?}");
 }
@@ -97,7 +213,7 @@ fn what_devices_would_refuse_is_told() {
 fn a_name_that_is_used_twice_is_an_alert_with_proof() {
     let world = Folder::new();
     show(&world, &[recipe_entry(&recipe("one"))]);
-    assert_eq!(quiet(&world, 0)["alerts"], json!([]));
+    assert_eq!(alerts(&quiet(&world, 0)), [""; 0]);
     // The first of the two is remembered from the reading before.
     let two = [recipe("one"), sampled(recipe("one"), 1, 4)];
     show(&world, &two.map(|recipe| recipe_entry(&recipe)));
@@ -111,7 +227,7 @@ fn a_name_that_is_used_twice_is_an_alert_with_proof() {
     let words = format!("Proved: the author key {author} signed two recipes named one\n");
     assert_eq!(proved, words);
     // It is reported only once.
-    assert_eq!(quiet(&world, 0)["alerts"], json!([]));
+    assert_eq!(alerts(&quiet(&world, 0)), [""; 0]);
 }
 
 #[test]
@@ -130,7 +246,7 @@ fn a_proof_that_cannot_be_written_does_not_hide_what_it_proves() {
     show(&world, &[recipe_entry(&claiming(recipe("one"), 0.99))]);
     world.write("taken", "a file");
     let report = monitor(&world, &["--no-served-keys", "--json", "--out", "taken"]).json(1);
-    let alerts = texts(&report["alerts"]);
+    let alerts = alerts(&report);
     assert!(alerts[0].contains("it claims"), "{alerts:?}");
     assert!(alerts[1].starts_with("a proof could not be written: "), "{alerts:?}");
 }
@@ -157,7 +273,7 @@ fn key_sets_that_go_back_or_are_foreign_are_alerts() {
     let world = Folder::new();
     let impostor = key_of("somebody", "leader.example");
     show(&world, &[key_set(&impostor, 5), result(&impostor)]);
-    let alerts = texts(&quiet(&world, 1)["alerts"]);
+    let alerts = alerts(&quiet(&world, 1));
     assert_eq!(alerts[0], "0: key set 5 of leader.example: not signed by the pinned key");
     assert!(alerts[1].ends_with("not signed by the pinned key of leader.example"), "{alerts:?}");
 }
@@ -210,8 +326,26 @@ fn a_log_that_goes_back_or_contradicts_itself_is_an_alert() {
     // The monitor continues where it was.
     assert_eq!(world.read("monitor.json"), state);
     show(&world, &entries);
-    let news = texts(&quiet(&world, 0)["news"]);
+    let news = news(&quiet(&world, 0));
     assert!(news[0].starts_with("2: recipe three "), "{news:?}");
+}
+
+#[test]
+fn a_log_that_contradicted_itself_stays_an_alert() {
+    let world = Folder::new();
+    let entries = ["one", "two", "three"].map(|name| recipe_entry(&recipe(name)));
+    show(&world, &entries[..2]);
+    quiet(&world, 0);
+    show(&world, &[entries[0].clone(), entries[2].clone()]);
+    quiet(&world, 1);
+    // The honest view again.
+    show(&world, &entries[..2]);
+    let words = alert(&quiet(&world, 1));
+    assert!(words.contains(" signed two trees of 2 entries. This was proved before"), "{words}");
+    // The memory is that of `log verify`.
+    let [name]: [String; 1] = proofs(&world).try_into().unwrap();
+    world.run(&["log", "memory", "--remove", &name]).says(0);
+    assert_eq!(alerts(&quiet(&world, 0)), [""; 0]);
 }
 
 #[test]
@@ -270,7 +404,7 @@ fn served_keys_are_compared_with_logged_ones() {
     assert_eq!(requests.lock().unwrap().len(), 2);
     // The alert is repeated as long as the problem persists.
     assert_eq!(alert(&monitor(&world, &["--json"]).json(1)), expected);
-    assert_eq!(quiet(&world, 0)["alerts"], json!([]));
+    assert_eq!(alerts(&quiet(&world, 0)), [""; 0]);
 
     // An aggregator that does not answer is reported, but is not an alert.
     world.write(
@@ -279,7 +413,7 @@ fn served_keys_are_compared_with_logged_ones() {
     );
     entries[3] = recipe_entry(&at(&format!("{url}/nowhere"), recipe("one")));
     show(&world, &entries);
-    let news = texts(&monitor(&world, &["--json"]).json(0)["news"]);
+    let news = news(&monitor(&world, &["--json"]).json(0));
     assert!(
         news.contains(&"leader.example: keys not compared: it answers 404".to_owned()),
         "{news:?}"
@@ -288,7 +422,7 @@ fn served_keys_are_compared_with_logged_ones() {
     // Keys that nobody logged.
     let world = Folder::new();
     show(&world, &[recipe_entry(&at(&url, recipe("one")))]);
-    let alerts = texts(&monitor(&world, &["--json"]).json(1)["alerts"]);
+    let alerts = alerts(&monitor(&world, &["--json"]).json(1));
     assert_eq!(alerts.len(), 2);
     assert!(
         alerts[0].ends_with("serves keys, but has logged none that are in force"),

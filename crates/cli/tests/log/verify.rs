@@ -32,10 +32,23 @@ fn finding(found: &Value, what: &str) -> (String, String) {
 
 /// The remembered checkpoint.
 fn remembered(world: &Folder) -> Checkpoint {
-    let mut files = fs::read_dir(world.path("home/sotto/checkpoints")).unwrap();
-    let path = files.next().unwrap().unwrap().path();
-    assert!(files.next().is_none());
+    let files = fs::read_dir(world.path("home/sotto/checkpoints")).unwrap();
+    let files = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    let [path]: [_; 1] = files.collect::<Vec<_>>().try_into().unwrap();
     Checkpoint::parse(Note::parse(&fs::read(path).unwrap()).unwrap().text()).unwrap()
+}
+
+/// The names of the remembered proofs.
+pub(super) fn proofs(world: &Folder) -> Vec<String> {
+    let memory = world.run(&["log", "memory", "--json"]).json(0);
+    let proofs = memory["misbehaviour"].as_array().unwrap().iter();
+    proofs.map(|proof| proof["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A second view of the log of [`two`], in the folder `fork`: the same size, another second entry.
+fn forked(world: &Folder, one: &Entry) -> Run {
+    forge(&world.path("fork"), &[one.clone(), recipe_entry(&recipe("three"))]);
+    world.run(&["log", "verify", "one", "--policy", "policy", "--log", "fork", "--json"])
 }
 
 /// The proof of `one.recipe` under another checkpoint note.
@@ -132,6 +145,75 @@ fn what_is_proved_bad_ends_with_1() {
     assert_eq!(finding(&found, "witnessed").0, "bad");
     // None of this is the fault of the author or the log.
     assert!(world.evidence(".").is_empty());
+}
+
+/// Who is to blame, and whom nothing speaks against.
+fn blame(found: &Value) -> [String; 2] {
+    let list = |field: &str| {
+        let parties = found[field].as_array().unwrap_or_else(|| panic!("no {field}: {found}"));
+        parties.iter().map(|party| party.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+    };
+    ["blame", "not_blamed"].map(list)
+}
+
+#[test]
+fn the_verdict_says_who_is_to_blame_and_who_is_not() {
+    let (world, entry) = two();
+    let found = verify(&world, &["--json"]).json(0);
+    assert_eq!(blame(&found), ["", "file author log operator"]);
+    // A changed file, whatever was changed: neither its author nor the log did that.
+    let text = String::from_utf8(entry.to_bytes()).unwrap();
+    let only_the_file = ["file", "author log operator"];
+    world.write("one.recipe", text.replacen("How many devices", "How busy devices", 1));
+    assert_eq!(blame(&verify(&world, &["--json"]).json(1)), only_the_file);
+    // A changed claim is not the author's promise.
+    let Some((before, claim)) = text.split_once("\"epsilon_micro\":") else { panic!("{text}") };
+    let digits = claim.bytes().take_while(u8::is_ascii_digit).count();
+    world.write("one.recipe", format!("{before}\"epsilon_micro\":1{}", &claim[digits..]));
+    let found = verify(&world, &["--json"]).json(1);
+    assert_eq!(finding(&found, "promise").0, "bad");
+    assert_eq!(blame(&found), only_the_file);
+    for signer in [ORIGIN, "witness-1.example"] {
+        world.write_proof("one", &entry);
+        reproof(&world, |note| spoiled(note, signer));
+        assert_eq!(blame(&verify(&world, &["--json"]).json(1)), only_the_file);
+    }
+    // What cannot be told is nobody's fault.
+    reproof(&world, |note| signed(note.text(), 1, now()));
+    let found = verify(&world, &["--json"]).json(2);
+    assert_eq!(blame(&found), ["", "file author log operator"]);
+    let said = verify(&world, &[]).says(2);
+    assert!(said.ends_with("Nothing is proved against anybody.\n"), "{said}");
+
+    // A promise that is not kept.
+    let author = recipe_entry(&claiming(recipe("one"), 0.99));
+    let world = Folder::with(std::slice::from_ref(&author));
+    world.write_proof("one", &author);
+    let found = verify(&world, &["--json"]).json(1);
+    assert_eq!(blame(&found), ["author", "file log operator"]);
+    let said = verify(&world, &[]).says(1);
+    let lines = "To blame: the author author.example.\nNothing here speaks against this file, \
+                 the log log.example, the operators leader.example and helper.example.\n";
+    assert!(said.contains(lines), "{said}");
+
+    // A fork, when it is found and when it is remembered.
+    let (world, one) = two();
+    verify(&world, &[]).says(0);
+    let found = forked(&world, &one).json(1);
+    assert_eq!(blame(&found), ["log", "file author operator"]);
+    assert_eq!(blame(&verify(&world, &["--json"]).json(1)), ["log", "file author operator"]);
+    let [evidence]: [String; 1] = world.evidence(".").try_into().unwrap();
+    let found = world.run(&["log", "verify", "--misbehaviour", &evidence, "--json"]).json(1);
+    assert_eq!(found["blame"], serde_json::json!(["log"]));
+
+    // A log that published what its author did not sign.
+    let text = text.replacen("How many devices", "How busy devices", 1);
+    let unsigned = Entry::parse(text.as_bytes()).unwrap();
+    let world = Folder::new();
+    forge(&world.path("fork"), &[unsigned]);
+    let found =
+        world.run(&["log", "verify", "one", "--policy", "policy", "--log", "fork", "--json"]);
+    assert_eq!(blame(&found.json(1)), ["log", "file author operator"]);
 }
 
 #[test]
@@ -257,11 +339,76 @@ fn two_trees_of_one_size_are_misbehaviour() {
     let (again, _) = recheck(&world, ".");
     let log = key(ORIGIN).verifier();
     assert_eq!(again["words"], format!("the log key {log} signed two trees of 2 entries"));
-    // The contradiction does not replace the remembered checkpoint: it is found again, online or
-    // offline.
+    // The contradiction does not replace the remembered checkpoint: it is found again.
     world.run(&by_name).says(1);
+    assert_eq!(finding(&verify(&world, &["--json"]).json(1), "consistent").0, "ok");
+}
+
+#[test]
+fn what_was_proved_stays_the_answer_until_it_is_removed() {
+    let (world, one) = two();
+    verify(&world, &[]).says(0);
+    assert_eq!(proofs(&world), [""; 0]);
+    forked(&world, &one).says(1);
+    // Offline, with the honest view: nothing that this view shows is wrong.
+    let found = verify(&world, &["--json"]).json(1);
+    assert_eq!(found["verdict"], "bad");
+    let (verdict, words) = finding(&found, "remembered");
+    let log = key(ORIGIN).verifier().to_string();
+    let [name]: [String; 1] = proofs(&world).try_into().unwrap();
+    assert_eq!(name, format!("{}.split-view", log.rsplit_once('+').unwrap().0));
+    assert_eq!(verdict, "bad");
+    assert!(words.starts_with(&format!("the log key {log} signed two trees of 2 ")), "{words}");
+    assert!(words.ends_with(&format!("until `sotto log memory --remove {name}`")), "{words}");
+    // The file in the memory is itself a proof. One is enough, however often it is found.
+    let file = format!("home/sotto/checkpoints/misbehaviour/{name}");
+    let checked = world.run(&["log", "verify", "--misbehaviour", &file]).says(1);
+    assert!(checked.starts_with("Proved: the log key "), "{checked}");
+    forked(&world, &one).says(1);
+    assert_eq!(proofs(&world), [&*name]);
+    let said = world.run(&["log", "memory"]).says(0);
+    assert!(said.starts_with("in /") && said.contains("seen    log.example with 2"), "{said}");
+    assert!(said.contains(&format!("proved  {name}\n          the log key ")), "{said}");
+
+    // Another memory knows nothing, nor does `--forget`.
+    verify(&world, &["--forget"]).says(0);
+    verify(&world, &["--remember", "elsewhere"]).says(0);
+    // It is removed by its whole name only.
+    let remove = |name: &str| world.run(&["log", "memory", "--remove", name, "--json"]);
+    for wrong in ["log.example", "../misbehaviour", &file] {
+        let error = remove(wrong).json(2)["error"].as_str().unwrap().to_owned();
+        assert!(error.contains("there is no proof"), "{error}");
+    }
+    verify(&world, &[]).says(1);
+    assert_eq!(remove(&name).json(0)["removed"], name);
+    verify(&world, &[]).says(0);
+    assert_eq!(proofs(&world), [""; 0]);
+
+    // A proof from somebody else counts as well. A damaged one is an error, and can be removed.
+    let [evidence, ..] = &world.evidence(".")[..] else { panic!("no proof") };
+    world.run(&["log", "verify", "--misbehaviour", evidence]).says(1);
+    verify(&world, &[]).says(1);
+    world.write(&file, "nonsense");
+    let said = verify(&world, &[]).fails();
+    assert!(said.contains("is damaged") && said.contains("--remove"), "{said}");
+    remove(&name).json(0);
+    verify(&world, &[]).says(0);
+}
+
+#[test]
+fn what_is_proved_about_an_author_does_not_spoil_other_recipes() {
+    let bad = recipe_entry(&claiming(recipe("bad"), 0.99));
+    let good = recipe_entry(&recipe("one"));
+    let world = Folder::with(&[bad.clone(), good.clone()]);
+    world.write_proof("bad", &bad);
+    world.write_proof("one", &good);
+    world.run(&["log", "verify", "bad.recipe", "--policy", "policy"]).says(1);
     let found = verify(&world, &["--json"]).json(0);
-    assert_eq!(finding(&found, "consistent").0, "ok");
+    let (verdict, words) = finding(&found, "remembered");
+    assert_eq!(verdict, "note");
+    assert_eq!(blame(&found), ["", "file log operator"]);
+    assert!(words.contains("signed a recipe that fails: claim: "), "{words}");
+    assert!(proofs(&world)[0].ends_with(".bad.bad-recipe"), "{:?}", proofs(&world));
 }
 
 #[test]

@@ -46,6 +46,29 @@ pub enum Misbehaviour {
     },
 }
 
+/// Whose key a proof accuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accused {
+    /// A log.
+    Log(VerifierKey),
+    /// The author of a recipe.
+    Author {
+        /// The author's key.
+        key: VerifierKey,
+        /// The name of the recipe.
+        recipe: String,
+    },
+}
+
+impl Accused {
+    /// The key.
+    pub fn key(&self) -> &VerifierKey {
+        match self {
+            Self::Log(key) | Self::Author { key, .. } => key,
+        }
+    }
+}
+
 /// What the larger of two trees holds at the size of the smaller one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,6 +91,18 @@ impl Misbehaviour {
         let (one, other) = (text(one), text(other));
         let found = Self::SplitView { log: log.to_string(), one, other, proof };
         found.check().map(|_| found)
+    }
+
+    /// Whose key is accused. Only [`Self::check`] says whether that is right. An error says why this
+    /// accuses nobody.
+    pub fn accused(&self) -> Result<Accused, String> {
+        match self {
+            Self::SplitView { log, .. } => log_key(log).map(Accused::Log),
+            Self::BadRecipe { entry } | Self::NameReuse { one: entry, .. } => {
+                let (recipe, key) = signed_recipe(entry)?;
+                Ok(Accused::Author { key, recipe: recipe.name })
+            }
+        }
     }
 
     /// Checks every signature, and that the statements contradict each other. Returns the
@@ -166,13 +201,17 @@ fn compare_prefix<F: Fetch>(
     })
 }
 
+fn log_key(text: &str) -> Result<VerifierKey, String> {
+    text.parse().map_err(|error| format!("log key: {error}"))
+}
+
 fn check_split(
     log: &str,
     one: &str,
     other: &str,
     proof: Option<&ForeignRoot>,
 ) -> Result<String, String> {
-    let key: VerifierKey = log.parse().map_err(|error| format!("log key: {error}"))?;
+    let key = log_key(log)?;
     let signed = |note: &str| signed_checkpoint("the checkpoint", note.as_bytes(), &key);
     let (one, other) = (signed(one)?, signed(other)?);
     if one.origin != other.origin {

@@ -8,9 +8,11 @@ use sotto_protocol::trust::Trust;
 use sotto_wire::limits::MAX_HPKE_CONFIG_LIST_LEN;
 use sotto_wire::{Decode, HpkeConfig, HpkeConfigList};
 
-use super::alerts::Report;
+use super::events::{EventKind, Report};
 use super::state::MonitorState;
 use crate::connection::ConnectionArgs;
+use crate::log::about::About;
+use crate::log::findings::Party;
 
 /// Asks every aggregator of an open recipe for its keys.
 pub(super) fn compare(
@@ -27,11 +29,16 @@ pub(super) fn compare(
         if trust.operator(&operator).is_none() {
             continue;
         }
+        let about = About::server(&operator, &url);
         match served(&url, transport.as_ref()) {
-            Err(reason) => report.news(format!("{operator}: keys not compared: {reason}")),
+            Err(reason) => {
+                let words = format!("{operator}: keys not compared: {reason}");
+                report.news(EventKind::ServedKeys, &about, words);
+            }
             Ok(served) => {
                 if let Some(words) = difference(&served, &state.logged_keys(&operator, now)) {
-                    report.alert(format!("{operator} at {url} {words}"), None);
+                    let words = format!("{operator} at {url} {words}");
+                    report.alert(EventKind::ServedKeys, &about, Some(Party::Operator), words);
                 }
             }
         }

@@ -16,10 +16,15 @@ use sotto_wire::{
     Entry, EntryContent, HpkeConfig, KeyName, KeySet, Note, PopulationResult, Recipe,
 };
 
-use super::alerts::Report;
+use super::events::{Event, EventKind, Report};
+use crate::log::about::About;
+use crate::log::findings::Party;
 use crate::log::fork::SignedTree;
 use crate::private_file;
 use crate::recipe::describe;
+
+/// After so many failures of the hook, the other events wait for the next reading.
+const MAX_HOOK_FAILURES: usize = 3;
 
 /// The state of a monitor.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -34,11 +39,14 @@ pub(super) struct MonitorState {
     /// The key sets of each pinned operator, in ascending order. Expired ones are dropped when a
     /// newer one arrives.
     key_sets: BTreeMap<String, Vec<KeySet>>,
+    /// Events that the hook has not accepted yet, in the order in which it gets them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pending: Vec<Event>,
 }
 
 /// A new entry, how to judge it, and where to report it.
 struct News<'a> {
-    index: u64,
+    about: About,
     entry: &'a Entry,
     trust: &'a Trust,
     report: &'a mut Report,
@@ -73,6 +81,39 @@ impl MonitorState {
         self.checkpoint = String::from_utf8(checkpoint.to_bytes()).ok();
     }
 
+    /// Adds events for the hook. What is said of now, and not of an entry, replaces what was said
+    /// of it before.
+    pub(super) fn queue(&mut self, events: &[Event]) {
+        let replaces = |new: &Event, old: &Event| {
+            new == old
+                || new.about.index.is_none() && new.kind == old.kind && new.about == old.about
+        };
+        self.pending.retain(|old| !events.iter().any(|new| replaces(new, old)));
+        self.pending.extend_from_slice(events);
+    }
+
+    /// Gives the pending events to the hook, and returns why it failed. What it does not accept
+    /// goes to the end of the queue, for another time. After a few failures, all others wait too.
+    pub(super) fn deliver(&mut self, hook: impl Fn(&Event) -> Result<()>) -> Vec<String> {
+        let (mut failed, mut failures) = (Vec::new(), Vec::new());
+        let mut waiting = std::mem::take(&mut self.pending).into_iter();
+        while failures.len() < MAX_HOOK_FAILURES
+            && let Some(event) = waiting.next()
+        {
+            if let Err(error) = hook(&event) {
+                failures.push(format!("{error:#}, for: {}", event.words));
+                failed.push(event);
+            }
+        }
+        self.pending = waiting.chain(failed).collect();
+        failures
+    }
+
+    /// How many events the hook has not accepted yet.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// The aggregators of recipes that have not closed: their addresses and operators.
     pub(super) fn aggregators(&self, now: Moment) -> BTreeSet<(String, KeyName)> {
         let open = self.recipes.values().filter_map(|entry| recipe(entry));
@@ -96,11 +137,12 @@ impl MonitorState {
         let entry = match Entry::parse(bytes) {
             Ok(entry) => entry,
             Err(error) => {
-                report.alert(format!("{index}: an entry that cannot be parsed: {error}"), None);
+                let words = format!("{index}: an entry that cannot be parsed: {error}");
+                report.alert(EventKind::Unreadable, &About::index(index), Some(Party::Log), words);
                 return;
             }
         };
-        let news = &mut News { index, entry: &entry, trust, report };
+        let news = &mut News { about: About::entry(index, &entry), entry: &entry, trust, report };
         match entry.content() {
             EntryContent::Recipe(recipe) => self.read_recipe(recipe, news),
             EntryContent::KeySet(set) => self.read_key_set(set, news),
@@ -109,18 +151,21 @@ impl MonitorState {
     }
 
     fn read_recipe(&mut self, recipe: &Recipe, news: &mut News<'_>) {
-        let News { index, entry, trust, report } = news;
+        let News { about, entry, trust, report } = news;
         let (name, author) = (&recipe.name, &recipe.author);
-        let head = format!("{index}: recipe {name} by {}", author.name);
+        let head = format!("{}: recipe {name} by {}", index(about), author.name);
         if let Err(error) = note::verify(entry.note(), &author.verifier()) {
-            report.alert(format!("{head}: {error}"), None);
+            // A log must not publish what the author did not sign.
+            let words = format!("{head}: {error}");
+            report.alert(EventKind::Recipe, about, Some(Party::Log), words);
             return;
         }
         let bytes = String::from_utf8_lossy(&entry.to_bytes()).into_owned();
         let judged = match Assessment::new(recipe.clone()) {
             Err(silence) => {
-                let proof = Misbehaviour::BadRecipe { entry: bytes.clone() };
-                report.alert(format!("{head}: {silence}"), Some(proof));
+                let words = format!("{head}: {silence}");
+                report.alert(EventKind::BadRecipe, about, Some(Party::Author), words);
+                report.evidence.push(Misbehaviour::BadRecipe { entry: bytes.clone() });
                 "it cannot be answered".to_owned()
             }
             Ok(assessment) => {
@@ -134,13 +179,16 @@ impl MonitorState {
                 }
             }
         };
-        report.news(format!("{head}: {judged}, minimum batch {}", recipe.aggregation.min_batch));
-        self.compare(&head, recipe, report);
+        let words = format!("{head}: {judged}, minimum batch {}", recipe.aggregation.min_batch);
+        report.news(EventKind::Recipe, about, words);
+        self.compare(&head, recipe, about, report);
         let key = format!("{}/{name}", author.key);
         match self.recipes.get(&key) {
             Some(other) if *other != bytes && self::recipe(other).as_ref() != Some(recipe) => {
+                let words = format!("{head}: the name was used for another recipe");
+                report.alert(EventKind::NameReuse, about, Some(Party::Author), words);
                 let proof = Misbehaviour::NameReuse { one: other.clone(), other: bytes };
-                report.alert(format!("{head}: the name was used for another recipe"), Some(proof));
+                report.evidence.push(proof);
             }
             _ => {
                 self.recipes.insert(key.clone(), bytes);
@@ -158,27 +206,31 @@ impl MonitorState {
     }
 
     /// Reports what changed since the author's last recipe.
-    fn compare(&self, head: &str, recipe: &Recipe, report: &mut Report) {
+    fn compare(&self, head: &str, recipe: &Recipe, about: &About, report: &mut Report) {
         let last = self.newest.get(&recipe.author.key.to_string());
         let Some(last) = last.and_then(|key| self.recipes.get(key)).and_then(|e| self::recipe(e))
         else {
             return;
         };
         for change in describe::changes(&last, recipe) {
-            report.news(format!("{head}: since {}: {change}", last.name));
+            let words = format!("{head}: since {}: {change}", last.name);
+            report.news(EventKind::Change, about, words);
         }
     }
 
     fn read_key_set(&mut self, set: &KeySet, news: &mut News<'_>) {
-        let News { index, entry, trust, report } = news;
+        let News { about, entry, trust, report } = news;
         let name = &set.operator.name;
-        let head = format!("{index}: key set {} of {name}", set.seq);
+        let head = format!("{}: key set {} of {name}", index(about), set.seq);
+        let kind = EventKind::KeySet;
         let Some(pinned) = trust.operator(name) else {
-            report.news(format!("{head}: an operator that the trust file does not pin"));
+            let words = format!("{head}: an operator that the trust file does not pin");
+            report.news(kind, about, words);
             return;
         };
+        // Anyone can make a key with this name, so this speaks against nobody we know.
         if !set.operator.is(pinned) || note::verify(entry.note(), pinned).is_err() {
-            report.alert(format!("{head}: not signed by the pinned key"), None);
+            report.alert(kind, about, None, format!("{head}: not signed by the pinned key"));
             return;
         }
         let kinds = [
@@ -191,12 +243,13 @@ impl MonitorState {
         let kinds: Vec<String> =
             kinds.map(|(kind, keys)| format!("{kind} {}", ids(keys))).collect();
         let kinds = [kinds, set.url.iter().map(|url| format!("at {url}")).collect()].concat();
-        report.news(format!("{head}: {}", kinds.join("; ")));
+        report.news(kind, about, format!("{head}: {}", kinds.join("; ")));
         let sets = self.key_sets.entry(name.to_string()).or_default();
         if let Some(last) = sets.last()
             && set.seq <= last.seq
         {
-            report.alert(format!("{head}: key set {} was published before", last.seq), None);
+            let words = format!("{head}: key set {} was published before", last.seq);
+            report.alert(kind, about, Some(Party::Operator), words);
             return;
         }
         let spacing = trust.settings().min_key_set_spacing_s;
@@ -204,7 +257,8 @@ impl MonitorState {
             && set.not_before < last.not_before.saturating_add(spacing)
         {
             let words = format!("it begins less than {spacing} s after key set {}", last.seq);
-            report.alert(format!("{head}: {words}: devices ignore it"), None);
+            let words = format!("{head}: {words}: devices ignore it");
+            report.alert(kind, about, Some(Party::Operator), words);
             return;
         }
         sets.retain(|old| old.not_after > set.not_before);
@@ -213,21 +267,28 @@ impl MonitorState {
 }
 
 fn read_result(result: &PopulationResult, news: &mut News<'_>) {
-    let News { index, entry, trust, report } = news;
-    let head = format!("{index}: result for the predicate {:?}", result.predicate);
+    let News { about, entry, trust, report } = news;
+    let head = format!("{}: result for the predicate {:?}", index(about), result.predicate);
+    let kind = EventKind::Result;
     for signer in [&result.leader, &result.helper] {
         let Some(pinned) = trust.operator(&signer.name) else {
             let name = &signer.name;
-            report.news(format!("{head}: by {name}, whom the trust file does not pin"));
+            let words = format!("{head}: by {name}, whom the trust file does not pin");
+            report.news(kind, about, words);
             return;
         };
         // Anyone can make a key with this name.
         if !signer.is(pinned) || note::verify(entry.note(), pinned).is_err() {
-            report.alert(format!("{head}: not signed by the pinned key of {}", signer.name), None);
+            let words = format!("{head}: not signed by the pinned key of {}", signer.name);
+            report.alert(kind, about, None, words);
             return;
         }
     }
-    report.news(format!("{head}: {} devices", result.population));
+    report.news(kind, about, format!("{head}: {} devices", result.population));
+}
+
+fn index(about: &About) -> u64 {
+    about.index.unwrap_or_default()
 }
 
 fn recipe(entry: &str) -> Option<Recipe> {

@@ -3,24 +3,26 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use sotto_crypto::merkle;
+use sotto_crypto::merkle::{self, ProofError};
 use sotto_crypto::note::{self, NoteError};
 use sotto_protocol::Moment;
 use sotto_protocol::admission::Silence;
-use sotto_protocol::log::{Fetch, Misbehaviour};
+use sotto_protocol::log::{Accused, Fetch, Misbehaviour};
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_protocol::trust::Trust;
 use sotto_wire::{Note, Recipe, TlogPolicy};
 
 use super::subject::Subject;
-use crate::log::findings::{Findings, Verdict};
+use crate::log::findings::{Findings, Party, Verdict};
 use crate::log::fork::{self, Compared, SignedTree};
-use crate::log::memory::Memory;
+use crate::log::memory::{self, Memory};
 use crate::time_text::show_moment;
 
 /// What was found.
 pub(super) struct Verified {
     pub(super) findings: Findings,
+    /// The parties by name, in the order of [`Party::ALL`].
+    pub(super) parties: [String; 4],
     pub(super) evidence: Vec<Misbehaviour>,
 }
 
@@ -35,11 +37,28 @@ pub(super) fn verify(
     let mut evidence = Vec::new();
     let recipe = subject.entry.recipe().context("the entry is not a recipe")?.clone();
     findings.add("recipe", Verdict::Note, format!("{}  {}", recipe.name, subject.entry.id()));
-    let signed = note::verify(subject.entry.note(), &recipe.author.verifier());
-    findings.settle("signed", format!("by {}", recipe.author.name), signed);
     let new =
         SignedTree::new(subject.proof.checkpoint.clone()).context("the proof's checkpoint")?;
-    included(subject, &new, &mut findings);
+    let parties = [
+        if subject.fetch.is_some() { "what was fetched" } else { "this file" }.to_owned(),
+        format!("the author {}", recipe.author.name),
+        format!("the log {}", new.tree.origin),
+        format!(
+            "the operators {} and {}",
+            recipe.parties.leader.operator, recipe.parties.helper.operator
+        ),
+    ];
+    let inclusion = inclusion(subject, &new);
+    // Whoever changed the file, it was not its author. But a log must not publish what the author
+    // did not sign.
+    let published = inclusion.is_ok() && note::verify_log(&new.note, policy).is_ok();
+    let forger = if published { Party::Log } else { Party::File };
+    let signed = note::verify(subject.entry.note(), &recipe.author.verifier());
+    match &signed {
+        Ok(()) => findings.add("signed", Verdict::Ok, format!("by {}", recipe.author.name)),
+        Err(error) => findings.against(forger, "signed", Verdict::Bad, error.to_string()),
+    }
+    included(subject, &new, inclusion, &mut findings);
     if recipe.parties.log != new.tree.origin {
         let words = format!("the recipe is for the log {}: devices look there", recipe.parties.log);
         findings.add("place", Verdict::Unknown, words);
@@ -54,28 +73,63 @@ pub(super) fn verify(
             None => findings.add("consistent", Verdict::Note, "not compared with earlier views"),
         }
     }
-    if !promise(recipe, trust, &mut findings) {
+    let (name, author) = (recipe.name.clone(), recipe.author.verifier());
+    let breaker = if signed.is_ok() { Party::Author } else { forger };
+    if !promise(recipe, trust, breaker, &mut findings) {
         let entry = String::from_utf8(subject.entry.to_bytes())?;
         let bad = Misbehaviour::BadRecipe { entry };
         // Without the author's signature, it proves nothing about the author.
         evidence.extend(bad.check().is_ok().then_some(bad));
     }
-    Ok(Verified { findings, evidence })
+    let found = evidence.iter().map(memory::name).collect::<Result<Vec<_>>>()?;
+    for proof in memory.map_or(Ok(Vec::new()), Memory::proofs)? {
+        // What was found again has its line already.
+        if found.contains(&proof.name) {
+            continue;
+        }
+        let (party, verdict) = match &proof.accused {
+            Accused::Log(_) if proof.accuses_log(policy, &new.tree.origin) => {
+                (Party::Log, Verdict::Bad)
+            }
+            Accused::Author { key, recipe } if *key == author => match proof.evidence {
+                Misbehaviour::NameReuse { .. } if *recipe == name => (Party::Author, Verdict::Bad),
+                // Says something about the author, but nothing about this recipe.
+                _ => (Party::Author, Verdict::Note),
+            },
+            _ => continue,
+        };
+        match proof.check() {
+            Ok(words) => findings.against(party, "remembered", verdict, words),
+            Err(words) => findings.add("remembered", Verdict::Unknown, words),
+        }
+    }
+    Ok(Verified { findings, parties, evidence })
 }
 
 /// Whether the checkpoint's tree contains the entry.
-fn included(subject: &Subject, new: &SignedTree, findings: &mut Findings) {
+fn inclusion(subject: &Subject, new: &SignedTree) -> Result<(), ProofError> {
     let leaf = merkle::leaf_hash(&subject.entry.to_bytes());
     let (index, size) = (subject.proof.index, new.tree.size);
-    let hashes = &subject.proof.hashes;
-    match merkle::verify_inclusion(&leaf, index, size, hashes, &new.tree.root) {
+    merkle::verify_inclusion(&leaf, index, size, &subject.proof.hashes, &new.tree.root)
+}
+
+fn included(
+    subject: &Subject,
+    new: &SignedTree,
+    inclusion: Result<(), ProofError>,
+    findings: &mut Findings,
+) {
+    let (index, size) = (subject.proof.index, new.tree.size);
+    match inclusion {
         Ok(()) => findings.add("included", Verdict::Ok, format!("leaf {index} of {size}")),
         // The files of a log are not signed: they may have been changed in transit.
         Err(error) if subject.fetch.is_some() => {
             let words = format!("the log's files do not show this entry as leaf {index}: {error}");
             findings.add("included", Verdict::Unknown, words);
         }
-        Err(error) => findings.add("included", Verdict::Bad, error.to_string()),
+        Err(error) => {
+            findings.against(Party::File, "included", Verdict::Bad, error.to_string());
+        }
     }
 }
 
@@ -90,7 +144,7 @@ fn log_and_witnesses(
     let origin = note.text().lines().next().unwrap_or_default();
     if let Err(error) = note::verify_log(note, policy) {
         let verdict = if error == NoteError::Bad { broken } else { Verdict::Unknown };
-        findings.add("log", verdict, format!("{origin}: {error}"));
+        unsigned("log", verdict, format!("{origin}: {error}"), findings);
         return false;
     }
     findings.add("log", Verdict::Ok, format!("{origin}, by its key"));
@@ -118,8 +172,16 @@ fn log_and_witnesses(
         Err(NoteError::Bad) => (broken, format!("{words}; a cosignature is not valid")),
         Err(error) => (Verdict::Unknown, format!("{words}: {error}")),
     };
-    findings.add("witnessed", verdict, words);
+    unsigned("witnessed", verdict, words, findings);
     quorum.is_ok()
+}
+
+/// Adds a line about the signatures of a checkpoint. If one is bad, somebody changed the proof.
+fn unsigned(what: &'static str, verdict: Verdict, words: String, findings: &mut Findings) {
+    match verdict {
+        Verdict::Bad => findings.against(Party::File, what, verdict, words),
+        _ => findings.add(what, verdict, words),
+    }
 }
 
 /// Compares with the checkpoint that is remembered, and remembers the newer one.
@@ -150,7 +212,7 @@ fn history(
         // This is no contradiction, but an old tree hides the entries that were added since.
         Compared::Agree if is < was => {
             let words = format!("the log shows {is} entries, but had {was}");
-            findings.add("consistent", Verdict::Unknown, words);
+            findings.against(Party::Log, "consistent", Verdict::Unknown, words);
             Ok(None)
         }
         Compared::Agree => {
@@ -168,7 +230,7 @@ fn history(
                     format!("the tree of {large} entries does not begin with that of {small}")
                 }
             };
-            findings.add("consistent", Verdict::Bad, words);
+            findings.against(Party::Log, "consistent", Verdict::Bad, words);
             Ok(Some(found))
         }
         Compared::Unclear(reason) => {
@@ -184,12 +246,13 @@ fn history(
     }
 }
 
-/// Repeats the computation of a device. Returns whether the promise is kept.
-fn promise(recipe: Recipe, trust: Option<&Trust>, findings: &mut Findings) -> bool {
+/// Repeats the computation of a device. Returns whether the promise is kept. `breaker`: whose
+/// promise it is.
+fn promise(recipe: Recipe, trust: Option<&Trust>, breaker: Party, findings: &mut Findings) -> bool {
     let assessment = match Assessment::new(recipe) {
         Ok(assessment) => assessment,
         Err(silence) => {
-            findings.add("promise", Verdict::Bad, silence.to_string());
+            findings.against(breaker, "promise", Verdict::Bad, silence.to_string());
             return false;
         }
     };
