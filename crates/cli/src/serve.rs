@@ -38,7 +38,8 @@ use crate::private_file;
 #[derive(Debug, Args)]
 #[command(
     after_help = "SIGTERM and SIGINT stop the server once the requests in flight are finished. A \
-    second signal stops it at once; nothing that was acknowledged is lost.\n\nEnvironment: SOTTO_LISTEN, \
+    second signal stops it at once; nothing that was acknowledged is lost.\n\nCertificates and keys \
+    are read again when their files change, and at SIGHUP.\n\nEnvironment: SOTTO_LISTEN, \
     SOTTO_ADMIN_LISTEN and SOTTO_DATA_DIR override the configuration; SOTTO_LOG sets the log level \
     (error, warn, info, debug).\n\nA configuration to start from: sotto serve ROLE --print-config"
 )]
@@ -133,7 +134,13 @@ impl ServeArgs {
         // Done before anyone can know that the server is serving: a reader of the ready file may
         // send a signal at once.
         let signals = crate::signals::pair()?;
+        let _does_not_kill = crate::signals::Hangups::new()?;
+        // The state is taken before the files are read, so that a change in between is noticed.
+        let tls = config::TlsFiles::of(file.http())?.map(|files| (files.state(), files));
         let (server, tasks) = file.bind(self.insecure_http).await?;
+        if let Some((loaded, files)) = tls {
+            files.follow(loaded, &server);
+        }
         self.announce(T::ROLE, &server, tasks, output)?;
         until_signalled(signals, server).await
     }

@@ -68,6 +68,7 @@ pub use issuer::{
     Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile, IssuerRules,
 };
 pub use leader::Leader;
+pub use listener::{Certificates, Certified};
 pub use log::{Log, LogConfig, LogFile};
 pub use relay::{
     PoolTable, Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable, SourceRule,

@@ -16,7 +16,7 @@ use crate::config::HttpConfig;
 use crate::environment::{Environment, timeout};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
-use crate::listener::{Listener, SourceGate};
+use crate::listener::{Certificates, Listener, SourceGate};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
@@ -112,6 +112,11 @@ impl Server {
     /// Where the operator's listener is, if there is one.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin_listener.as_ref().map(Listener::address)
+    }
+
+    /// The certificate, if the server speaks TLS. It can be renewed at any time.
+    pub fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.listener.certificates()
     }
 
     /// The tasks of a leader or helper; more can be added at any time. None for other roles.

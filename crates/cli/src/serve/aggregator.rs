@@ -8,7 +8,7 @@ use sotto_crypto::Secret;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
-    AggregatorFile, AuthToken, GatewayTable, Helper, HelperConfig, HelperFile, Leader,
+    AggregatorFile, AuthToken, GatewayTable, Helper, HelperConfig, HelperFile, HttpFile, Leader,
     LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable, RecipePeer,
     RecipePeerTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable,
 };
@@ -28,6 +28,10 @@ impl RoleFile for LeaderFile {
         is_secret(&self.aggregator)
     }
 
+    fn http(&self) -> &HttpFile {
+        &self.aggregator.http
+    }
+
     async fn bind(self, insecure_http: bool) -> Result<Bound> {
         let store = open_store(&self.aggregator.data_dir)?;
         let LeaderTables { aggregation, gateway } = self.leader;
@@ -45,6 +49,10 @@ impl RoleFile for HelperFile {
 
     fn is_secret(&self) -> bool {
         is_secret(&self.aggregator)
+    }
+
+    fn http(&self) -> &HttpFile {
+        &self.aggregator.http
     }
 
     async fn bind(self, insecure_http: bool) -> Result<Bound> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
-    Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
+    Attester, AttesterConfig, AttesterFile, HttpFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
     Manufacturer, ManufacturerTable, Purpose, X509Attestation, X509Config, X509Table,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
@@ -21,6 +21,10 @@ impl RoleFile for AttesterFile {
 
     fn is_secret(&self) -> bool {
         true
+    }
+
+    fn http(&self) -> &HttpFile {
+        &self.http
     }
 
     async fn bind(self, insecure_http: bool) -> Result<Bound> {

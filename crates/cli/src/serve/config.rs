@@ -12,6 +12,7 @@ use sotto_server::settings::{Settings, assign};
 use sotto_server::{AuthToken, HttpConfig, HttpFile, Server, TlsConfig};
 use sotto_wire::HttpUrl;
 
+use super::watch::{self, State};
 use crate::output::WithHint;
 use crate::private_file::{read_bytes, read_key};
 use crate::toml_text;
@@ -28,6 +29,9 @@ pub(super) trait RoleFile: Settings + DeserializeOwned {
     fn is_secret(&self) -> bool {
         false
     }
+
+    /// How the server is reached.
+    fn http(&self) -> &HttpFile;
 
     /// Loads everything that the file names, and binds.
     async fn bind(self, insecure_http: bool) -> Result<Bound>;
@@ -68,19 +72,50 @@ fn override_from<T: Settings>(
 
 /// Loads the listener: addresses and TLS.
 pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfig> {
-    let tls = match (&file.cert, &file.key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some(TlsConfig {
-            certificate_chain: read_bytes(cert)?,
-            private_key: Secret::new(read_key(key)?),
-        }),
-        _ => bail!("[tls] needs both `cert` and `key`"),
-    };
+    let tls = TlsFiles::of(&file)?.map(|files| files.read()).transpose()?;
     let base_path = match &file.public_url {
         Some(url) => public_url(url)?.path_and_query().to_owned(),
         None => String::new(),
     };
     Ok(HttpConfig { base_path, tls, insecure_http, ..file.http })
+}
+
+/// The files of a certificate and its key.
+#[derive(Clone)]
+pub(super) struct TlsFiles {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+impl TlsFiles {
+    pub(super) fn of(file: &HttpFile) -> Result<Option<Self>> {
+        match (&file.cert, &file.key) {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => Ok(Some(Self { cert: cert.clone(), key: key.clone() })),
+            _ => bail!("[tls] needs both `cert` and `key`"),
+        }
+    }
+
+    fn read(&self) -> Result<TlsConfig> {
+        let certificate_chain = read_bytes(&self.cert)?;
+        Ok(TlsConfig { certificate_chain, private_key: Secret::new(read_key(&self.key)?) })
+    }
+
+    pub(super) fn state(&self) -> State {
+        watch::state(vec![self.cert.clone(), self.key.clone()])
+    }
+
+    /// Renews the certificate of a server whenever the files are no longer as they were loaded.
+    pub(super) fn follow(self, loaded: State, server: &Server) {
+        let Some(certificates) = server.certificates() else { return };
+        let watched = self.clone();
+        let reload = move || {
+            certificates.renew(&self.read()?)?;
+            Ok(None)
+        };
+        let what = "TLS certificate and key".to_owned();
+        tokio::spawn(watch::follow(what, loaded, move || watched.state(), reload));
+    }
 }
 
 /// Loads the authorities that may vouch for other servers.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use sotto_server::{
     Gateway, GatewayConfig, GatewayFile, GatewayServerConfig, GatewayTable, GatewayTarget,
-    GatewayTargetTable,
+    GatewayTargetTable, HttpFile,
 };
 
 use super::config::{self, Bound, RoleFile, load_authorities, load_http};
@@ -36,6 +36,10 @@ fn origin(url: &str) -> Result<String> {
 
 impl RoleFile for GatewayFile {
     const ROLE: &'static str = "gateway";
+
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
 
     async fn bind(self, insecure_http: bool) -> Result<Bound> {
         if self.targets.is_empty() {

@@ -1,7 +1,7 @@
 //! `sotto serve issuer`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
-use sotto_server::{Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile};
+use sotto_server::{HttpFile, Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile};
 use sotto_store::IssuerDb;
 
 use super::config::{Bound, RoleFile, load_http, peer_token, same_operator};
@@ -17,6 +17,10 @@ impl RoleFile for IssuerFile {
 
     fn is_secret(&self) -> bool {
         true
+    }
+
+    fn http(&self) -> &HttpFile {
+        &self.http
     }
 
     async fn bind(self, insecure_http: bool) -> Result<Bound> {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::admit::Signers;
-use sotto_server::{Log, LogConfig, LogFile};
+use sotto_server::{HttpFile, Log, LogConfig, LogFile};
 use sotto_store::LogDir;
 use sotto_wire::{PublicKey, TlogPolicy};
 
@@ -14,6 +14,10 @@ use crate::{private_file, signer_file};
 
 impl RoleFile for LogFile {
     const ROLE: &'static str = "log";
+
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
 
     async fn bind(self, insecure_http: bool) -> Result<Bound> {
         let key = signer_file::read(&self.key)?;

@@ -2,13 +2,17 @@
 
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable};
+use sotto_server::{HttpFile, Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable};
 
 use super::config::{Bound, RoleFile, load_authorities, load_http};
 use crate::output::WithHint;
 
 impl RoleFile for RelayFile {
     const ROLE: &'static str = "relay";
+
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
 
     async fn bind(self, insecure_http: bool) -> Result<Bound> {
         let config = load(self, insecure_http)?;

@@ -1,7 +1,7 @@
 //! `sotto serve witness`: loads everything that its configuration names.
 
 use anyhow::{Context, Result, anyhow};
-use sotto_server::{Witness, WitnessConfig, WitnessFile};
+use sotto_server::{HttpFile, Witness, WitnessConfig, WitnessFile};
 use sotto_store::WitnessDir;
 
 use super::config::{Bound, RoleFile, load_http};
@@ -10,6 +10,10 @@ use crate::{private_file, signer_file};
 
 impl RoleFile for WitnessFile {
     const ROLE: &'static str = "witness";
+
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
 
     async fn bind(self, insecure_http: bool) -> Result<Bound> {
         if self.logs.is_empty() {
