@@ -2,21 +2,22 @@
 
 use std::io::{IsTerminal, stderr};
 
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts log output at the level of `SOTTO_LOG`: `info` by default, or for instance
-/// `warn,hyper=debug`. Starting twice does nothing.
-pub(crate) fn start() {
+/// Starts log output at the level of `SOTTO_LOG`, for instance `warn,hyper=debug`, or at this level if
+/// that is not set. Starting twice does nothing.
+pub(crate) fn start(level: Level) {
     let wanted = std::env::var("SOTTO_LOG").unwrap_or_default();
     let filter = wanted
         .parse()
         .ok()
         .filter(|_| !wanted.is_empty())
-        .unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+        .unwrap_or_else(|| Targets::new().with_default(level));
     let layer = layer().with_writer(stderr);
     // An error means that log output has been started before.
     let _ = if stderr().is_terminal() {

@@ -2,6 +2,7 @@
 
 mod aggregator;
 mod attester;
+mod check;
 mod config;
 mod gateway;
 mod issuer;
@@ -12,6 +13,7 @@ mod log;
 #[cfg(test)]
 mod reference;
 mod relay;
+mod status;
 mod tasks;
 mod watch;
 mod witness;
@@ -28,8 +30,9 @@ use sotto_server::{
     AttesterFile, BindError, GatewayFile, HelperFile, IssuerFile, LeaderFile, LogFile, RelayFile,
     Server, TaskRefused, WitnessFile,
 };
+use tracing::Level;
 
-use self::config::{Bound, RoleFile};
+use self::config::{Bound, RoleFile, Start};
 pub(crate) use self::tasks::served;
 use crate::output::{Outcome, Output, WithHint, hinted};
 use crate::private_file;
@@ -59,6 +62,14 @@ pub(crate) struct ServeArgs {
     /// Print a configuration with every setting at its default, and exit.
     #[arg(long)]
     print_config: bool,
+    /// Check the configuration and all files that it names, and exit. Nothing is bound or written,
+    /// so the server may be running.
+    #[arg(long, conflicts_with = "print_config")]
+    check_config: bool,
+    /// Ask the running server, over `admin_listen`, what it serves and why not the rest. Exit code 1
+    /// if it is not ready.
+    #[arg(long, conflicts_with_all = ["print_config", "check_config"])]
+    status: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,7 +123,10 @@ impl ServeArgs {
             output.line(template::<T>().trim_end())?;
             return Ok(Outcome::Yes);
         };
-        if let Some(ready_file) = &self.ready_file {
+        if !self.status
+            && !self.check_config
+            && let Some(ready_file) = &self.ready_file
+        {
             // A file from an earlier run must not announce addresses that are not bound yet.
             let _ = std::fs::remove_file(ready_file);
         }
@@ -120,12 +134,19 @@ impl ServeArgs {
             "`sotto serve {} --print-config` prints every setting with its default",
             T::ROLE
         ))?;
-        crate::logging::start();
+        if self.status {
+            let admin_listen = file.http().http.admin_listen;
+            return status::run(T::ROLE, admin_listen, self.insecure_http, output);
+        }
+        crate::logging::start(if self.check_config { Level::WARN } else { Level::INFO });
         if file.is_secret() {
             private_file::warn_if_readable(path, "the configuration, and it holds secrets");
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(self.serve(file, output));
+        let outcome = match self.check_config {
+            true => runtime.block_on(check::run(file, path, self.insecure_http, output)),
+            false => runtime.block_on(self.serve(file, output)),
+        };
         runtime.shutdown_background();
         outcome
     }
@@ -137,7 +158,8 @@ impl ServeArgs {
         let _does_not_kill = crate::signals::Hangups::new()?;
         // The state is taken before the files are read, so that a change in between is noticed.
         let tls = config::TlsFiles::of(file.http())?.map(|files| (files.state(), files));
-        let (server, tasks) = file.bind(self.insecure_http).await?;
+        let start = Start { insecure_http: self.insecure_http, check_only: false };
+        let (server, tasks) = file.bind(start).await?;
         if let Some((loaded, files)) = tls {
             files.follow(loaded, &server);
         }

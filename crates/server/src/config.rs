@@ -29,7 +29,7 @@ settings! {
     pub struct HttpConfig {
         /// Where the server listens. Port 0 lets the system choose (see --ready-file).
         ["listen"] pub listen: SocketAddr = loopback(0),
-        /// Where /livez, /readyz and /metrics are served, in plain HTTP. Off unless set.
+        /// Where /livez, /readyz, /status and /metrics are served, in plain HTTP. Off unless set.
         ["admin_listen", example "\"127.0.0.1:9080\""] pub admin_listen: Option<SocketAddr>,
         [group] pub connections: ConnectionLimits,
         /// How long a request body may take to arrive. A body that trickles is given up earlier.
@@ -42,6 +42,8 @@ settings! {
         [loaded] pub base_path: String,
         /// Certificates. Without them the listener speaks plain HTTP.
         [loaded] pub tls: Option<TlsConfig>,
+        /// Checks everything, and binds no socket. Such a server only waits until it is stopped.
+        [loaded] pub check_only: bool,
         /// Allows plain HTTP beyond loopback, for both listeners and to other servers. Tokens and the
         /// sizes of shares are then visible on the network.
         [loaded] pub insecure_http: bool,

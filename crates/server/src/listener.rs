@@ -30,7 +30,7 @@ pub use self::certificates::{Certificates, Certified};
 use self::gate::Entry;
 pub(crate) use self::gate::SourceGate;
 use self::stall::StallGuard;
-use crate::config::{ConnectionLimits, TlsConfig};
+use crate::config::{ConnectionLimits, HttpConfig, TlsConfig};
 use crate::environment::{sleep, timeout};
 use crate::error::BindError;
 use crate::shutdown::Shutdown;
@@ -41,9 +41,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The request bytes that a connection may buffer before the handler asks for them.
 const CONNECTION_BUFFER: usize = 64 * 1024;
 
-/// A bound socket, not yet serving.
+/// A bound socket, not yet serving. It has no socket if the server only checks its configuration.
 pub(crate) struct Listener {
-    tcp: TcpListener,
+    tcp: Option<TcpListener>,
     address: SocketAddr,
     certificates: Option<Arc<Certificates>>,
     limits: ConnectionLimits,
@@ -62,16 +62,22 @@ impl Listener {
         address: SocketAddr,
         tls: Option<&TlsConfig>,
         insecure_http: bool,
-        limits: ConnectionLimits,
+        http: &HttpConfig,
     ) -> Result<Self, BindError> {
         if tls.is_none() && !insecure_http && !address.ip().is_loopback() {
             return Err(BindError::PlainHttp { address });
         }
         let certificates = tls.map(Certificates::load).transpose()?.map(Arc::new);
-        let listen = |source| BindError::Listen { address, source };
-        let tcp = TcpListener::bind(address).await.map_err(listen)?;
-        let address = tcp.local_addr().map_err(listen)?;
-        Ok(Self { tcp, address, certificates, limits, gate: None, shows_sources: false })
+        let limits = http.connections.clone();
+        let mut listener =
+            Self { tcp: None, address, certificates, limits, gate: None, shows_sources: false };
+        if !http.check_only {
+            let listen = |source| BindError::Listen { address, source };
+            let tcp = TcpListener::bind(address).await.map_err(listen)?;
+            listener.address = tcp.local_addr().map_err(listen)?;
+            listener.tcp = Some(tcp);
+        }
+        Ok(listener)
     }
 
     /// Where it listens, with the port that the operating system chose for port 0.
@@ -101,6 +107,7 @@ impl Listener {
 
     /// Serves until the shutdown begins, then finishes the requests in flight within `drain`.
     pub(crate) async fn serve(self, router: Router, mut shutdown: Shutdown, drain: Duration) {
+        let Some(tcp) = self.tcp else { return shutdown.begun().await };
         let connection = Arc::new(ConnectionBuilder::new(&self.limits, self.certificates, router));
         let permits = Arc::new(Semaphore::new(self.limits.max_connections.max(1)));
         // If places are kept for peers, connections must be seen before it is known who may have one.
@@ -112,7 +119,7 @@ impl Listener {
                 biased;
                 () = shutdown.begun() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = accept(&self.tcp, &permits, waits) => accepted,
+                accepted = accept(&tcp, &permits, waits) => accepted,
             };
             let (stream, peer, mut permit) = match accepted {
                 Ok(accepted) => accepted,
@@ -146,7 +153,7 @@ impl Listener {
                 drop((entry, permit));
             });
         }
-        drop(self.tcp);
+        drop(tcp);
         if timeout(drain, graceful.shutdown()).await.is_err() {
             tracing::warn!("some requests were aborted: draining took too long");
         }

@@ -74,8 +74,7 @@ impl Server {
         let base_path = base_path(&http.base_path)?;
         let tls = http.tls.as_ref();
         let metrics = Arc::new(MetricsRegistry::new()?);
-        let mut listener =
-            Listener::bind(*listen, tls, *insecure_http, connections.clone()).await?;
+        let mut listener = Listener::bind(*listen, tls, *insecure_http, http).await?;
         let refused = metrics.counter(
             "sotto_connections_refused_total",
             "Connections closed at once because their source, or all together, had too many.",
@@ -87,7 +86,7 @@ impl Server {
             Some(address) if !*insecure_http && !address.ip().is_loopback() => {
                 return Err(BindError::PlainAdmin { address });
             }
-            Some(address) => Some(Listener::bind(address, None, true, connections.clone()).await?),
+            Some(address) => Some(Listener::bind(address, None, true, http).await?),
             None => None,
         };
         Ok(Self {
@@ -138,6 +137,14 @@ impl Server {
     /// Serves until `stop` resolves, then drains: accepts no more connections, finishes requests in
     /// flight within the deadline, ends loops at once. To stop immediately, drop the future.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let admin = Admin {
+            started: self.environment.now(),
+            listen: self.addr(),
+            certificates: self.certificates(),
+            tasks: self.tasks(),
+            health: Arc::clone(&self.health),
+            metrics: Arc::clone(&self.metrics),
+        };
         let Self { health, metrics, listener, admin_listener, router, .. } = self;
         let drain = self.drain_deadline;
         let (trigger, signal) = shutdown::channel();
@@ -150,17 +157,16 @@ impl Server {
                 name
             });
         }
-        let folding = fold_metrics(Arc::clone(&metrics), signal.clone());
+        let folding = fold_metrics(metrics, signal.clone());
         loops.spawn(async move {
             folding.await;
             "metrics"
         });
 
         // The operator can still send requests while the server drains.
-        let mut admin = JoinSet::new();
+        let mut admin_requests = JoinSet::new();
         if let Some(listener) = admin_listener {
-            let router = admin::router(Admin { health: Arc::clone(&health), metrics });
-            admin.spawn(listener.serve(router, admin_signal, ADMIN_DRAIN));
+            admin_requests.spawn(listener.serve(admin::router(admin), admin_signal, ADMIN_DRAIN));
         }
         let mut main = JoinSet::new();
         main.spawn(listener.serve(router, signal, drain));
@@ -176,7 +182,7 @@ impl Server {
         let _ = timeout(drain, ended).await;
         loops.shutdown().await;
         admin_trigger.begin();
-        while admin.join_next().await.is_some() {}
+        while admin_requests.join_next().await.is_some() {}
         result
     }
 }

@@ -20,6 +20,15 @@ use crate::toml_text;
 /// A server, and the number of tasks that an aggregator was configured with.
 pub(super) type Bound = (Server, Option<usize>);
 
+/// How a server is started, beside its configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Start {
+    /// Plain http is allowed to and from other machines.
+    pub(super) insecure_http: bool,
+    /// No socket is bound.
+    pub(super) check_only: bool,
+}
+
 /// The configuration file of one role.
 pub(super) trait RoleFile: Settings + DeserializeOwned {
     /// The role's name on the command line.
@@ -33,8 +42,11 @@ pub(super) trait RoleFile: Settings + DeserializeOwned {
     /// How the server is reached.
     fn http(&self) -> &HttpFile;
 
+    /// Where the server keeps its data.
+    fn data_dir(&mut self) -> &mut PathBuf;
+
     /// Loads everything that the file names, and binds.
-    async fn bind(self, insecure_http: bool) -> Result<Bound>;
+    async fn bind(self, start: Start) -> Result<Bound>;
 }
 
 /// Reads the file and the environment. Paths in the file become relative to the working folder.
@@ -48,7 +60,7 @@ pub(super) fn read<T: RoleFile>(path: &Path) -> Result<T> {
 
 /// Applies the environment, which is given as a function so that tests need not change that of the
 /// process.
-fn override_from<T: Settings>(
+fn override_from<T: RoleFile>(
     file: &mut T,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<()> {
@@ -60,24 +72,20 @@ fn override_from<T: Settings>(
     }
     if let Some(folder) = variable("SOTTO_DATA_DIR") {
         // Relative to the working folder, unlike paths in the file.
-        let folder = std::path::absolute(folder)?;
-        let folder = folder.to_str().context("SOTTO_DATA_DIR is not valid UTF-8")?;
-        // A relay stores only its spool.
-        if !assign(file, "data_dir", folder)? {
-            assign(file, "spool_dir", folder)?;
-        }
+        *file.data_dir() = std::path::absolute(folder)?;
     }
     Ok(())
 }
 
 /// Loads the listener: addresses and TLS.
-pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfig> {
+pub(super) fn load_http(file: HttpFile, start: Start) -> Result<HttpConfig> {
     let tls = TlsFiles::of(&file)?.map(|files| files.read()).transpose()?;
     let base_path = match &file.public_url {
         Some(url) => public_url(url)?.path_and_query().to_owned(),
         None => String::new(),
     };
-    Ok(HttpConfig { base_path, tls, insecure_http, ..file.http })
+    let Start { insecure_http, check_only } = start;
+    Ok(HttpConfig { base_path, tls, insecure_http, check_only, ..file.http })
 }
 
 /// The files of a certificate and its key.
