@@ -151,14 +151,18 @@ impl ServeArgs {
         outcome
     }
 
-    async fn serve<T: RoleFile>(&self, file: T, output: &Output) -> Result<Outcome> {
+    async fn serve<T: RoleFile>(&self, mut file: T, output: &Output) -> Result<Outcome> {
         // Done before anyone can know that the server is serving: a reader of the ready file may
         // send a signal at once.
         let signals = crate::signals::pair()?;
         let _does_not_kill = crate::signals::Hangups::new()?;
         // The state is taken before the files are read, so that a change in between is noticed.
         let tls = config::TlsFiles::of(file.http())?.map(|files| (files.state(), files));
-        let start = Start { insecure_http: self.insecure_http, check_only: false };
+        let start = Start {
+            insecure_http: self.insecure_http,
+            check_only: false,
+            data_dir: Some(file.data_dir().clone()),
+        };
         let (server, tasks) = file.bind(start).await?;
         if let Some((loaded, files)) = tls {
             files.follow(loaded, &server);

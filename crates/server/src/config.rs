@@ -42,6 +42,8 @@ settings! {
         [loaded] pub base_path: String,
         /// Certificates. Without them the listener speaks plain HTTP.
         [loaded] pub tls: Option<TlsConfig>,
+        /// The folder of the server's data: the disk that it is on is measured.
+        [loaded] pub data_dir: Option<PathBuf>,
         /// Checks everything, and binds no socket. Such a server only waits until it is stopped.
         [loaded] pub check_only: bool,
         /// Allows plain HTTP beyond loopback, for both listeners and to other servers. Tokens and the
@@ -303,6 +305,9 @@ settings! {
         /// Bytes of reports on disk at which uploads are refused. A task may hold as much as is free,
         /// so one task alone fills half of it.
         ["limits.max_stored_report_bytes"] pub max_segment_bytes: u64 = 64 * 1024 * 1024 * 1024,
+        /// Free bytes on the disk of data_dir below which uploads are refused (503), so that jobs that
+        /// have begun can still be finished. 0 is no limit.
+        ["limits.min_free_disk_bytes"] pub min_free_disk: u64 = 1024 * 1024 * 1024,
         /// Reports in one job.
         ["jobs.max_reports"] pub max_job_reports: usize = 512,
         /// Bytes of reports in one job.

@@ -44,6 +44,7 @@ pub mod settings;
 mod shutdown;
 mod tasks;
 mod upkeep;
+mod vitals;
 mod witness;
 
 pub use attester::{

@@ -287,7 +287,10 @@ impl Recipes {
                 "THE LOG HAS BEEN CAUGHT LYING: no more recipes are learned; those that are known are \
                  still served"
             ),
-            _ => tracing::warn!(reason, "the log was not read; what is known is still served"),
+            _ => {
+                let log = &self.membership.config.log_url;
+                tracing::warn!(log, reason, "the log was not read; what is known is still served");
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
 use crate::tasks::TaskRegistry;
+use crate::vitals::Vitals;
 
 /// How long the operator's requests may take after everything else has ended.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
@@ -50,6 +51,7 @@ pub struct Server {
     pub(crate) listener: Listener,
     admin_listener: Option<Listener>,
     drain_deadline: Duration,
+    vitals: Vitals,
     loops: Vec<(&'static str, LoopStart)>,
     router: Router,
 }
@@ -89,6 +91,8 @@ impl Server {
             Some(address) => Some(Listener::bind(address, None, true, http).await?),
             None => None,
         };
+        let vitals =
+            Vitals::new(http.data_dir.clone(), listener.certificates(), &environment, &metrics);
         Ok(Self {
             environment,
             health: Arc::default(),
@@ -98,6 +102,7 @@ impl Server {
             listener,
             admin_listener,
             drain_deadline: http.drain_deadline,
+            vitals,
             loops: Vec::new(),
             router: Router::new(),
         })
@@ -157,7 +162,7 @@ impl Server {
                 name
             });
         }
-        let folding = fold_metrics(metrics, signal.clone());
+        let folding = fold_metrics(metrics, self.vitals, signal.clone());
         loops.spawn(async move {
             folding.await;
             "metrics"
@@ -221,10 +226,12 @@ async fn first_failure(loops: &mut JoinSet<&'static str>) -> RunError {
     }
 }
 
-/// Folds samples of histograms together. Otherwise they would pile up until the next scrape.
-async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
+/// Folds samples of histograms together, which would otherwise pile up until the next scrape, and
+/// measures the process.
+async fn fold_metrics(metrics: Arc<MetricsRegistry>, vitals: Vitals, mut shutdown: Shutdown) {
     loop {
         metrics.upkeep();
+        vitals.measure();
         if shutdown.begins_within(FOLD_PAUSE).await {
             return;
         }

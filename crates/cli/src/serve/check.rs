@@ -42,7 +42,8 @@ pub(super) async fn run<T: RoleFile>(
         data_dir.display()
     );
     key_history::copy(&data_dir, scratch.path())?;
-    let (server, tasks) = file.bind(Start { insecure_http, check_only: true }).await?;
+    let (server, tasks) =
+        file.bind(Start { insecure_http, check_only: true, data_dir: None }).await?;
     let checked = Checked {
         role: T::ROLE,
         config: path,

@@ -21,12 +21,14 @@ use crate::toml_text;
 pub(super) type Bound = (Server, Option<usize>);
 
 /// How a server is started, beside its configuration.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     /// Plain http is allowed to and from other machines.
     pub(super) insecure_http: bool,
     /// No socket is bound.
     pub(super) check_only: bool,
+    /// Where the server keeps its data.
+    pub(super) data_dir: Option<PathBuf>,
 }
 
 /// The configuration file of one role.
@@ -84,8 +86,8 @@ pub(super) fn load_http(file: HttpFile, start: Start) -> Result<HttpConfig> {
         Some(url) => public_url(url)?.path_and_query().to_owned(),
         None => String::new(),
     };
-    let Start { insecure_http, check_only } = start;
-    Ok(HttpConfig { base_path, tls, insecure_http, check_only, ..file.http })
+    let Start { insecure_http, check_only, data_dir } = start;
+    Ok(HttpConfig { base_path, tls, insecure_http, check_only, data_dir, ..file.http })
 }
 
 /// The files of a certificate and its key.
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_templates_and_what_they_show_are_configurations() {
-        check_template::<LeaderFile>(28);
+        check_template::<LeaderFile>(29);
         check_template::<HelperFile>(19);
         check_template::<LogFile>(18);
         check_template::<WitnessFile>(12);
