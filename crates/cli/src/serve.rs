@@ -10,6 +10,7 @@ mod key_files;
 mod key_history;
 mod keyring;
 mod log;
+mod notify;
 #[cfg(test)]
 mod reference;
 mod relay;
@@ -168,6 +169,7 @@ impl ServeArgs {
             files.follow(loaded, &server);
         }
         self.announce(T::ROLE, &server, tasks, output)?;
+        notify::tell("READY=1");
         until_signalled(signals, server).await
     }
 
@@ -200,6 +202,7 @@ async fn until_signalled(
 ) -> Result<Outcome> {
     let stop = async move {
         first.await;
+        notify::tell("STOPPING=1");
         tracing::info!("stopping: requests in flight are finished first; signal again to stop now");
     };
     tokio::select! {

@@ -407,3 +407,31 @@ fn a_running_server_says_what_it_serves() {
     let printed = serve(&pair, "leader", &["--status"]);
     assert!(String::from_utf8_lossy(&printed.stdout).contains("Serves 1 tasks."), "{printed:?}");
 }
+
+/// As systemd does with `Type=notify`.
+#[cfg(unix)]
+#[test]
+fn the_service_manager_is_told() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    let socket = pair.path("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let process = Command::new(env!("CARGO_BIN_EXE_sotto"))
+        .args(["serve", "helper", "--config", text(&pair.path("helper.toml"))])
+        .env("NOTIFY_SOCKET", &socket)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let helper = Server { process, address: String::new() };
+    let told = || {
+        let mut buffer = [0; 64];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    // A reload, which ended servers before.
+    helper.signal("-HUP");
+    helper.signal("-TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(helper.wait(), Some(0));
+}
