@@ -169,7 +169,7 @@ fn a_renewed_certificate_costs_no_request() {
             let ask = &ask;
             scope.spawn(move || ask(address));
         }
-        scope.spawn(&send);
+        scope.spawn(send);
         let _end = End(&done);
         for _ in 0..100 {
             let certificate = renew(&authority, &paths);
