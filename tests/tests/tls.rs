@@ -159,7 +159,8 @@ fn a_renewed_certificate_costs_no_request() {
     let send = || {
         while goes_on() {
             let reports = vec![json!(true); 10];
-            let sent = upload(&files, &reports, time, pair.folder(), &["--ca", &ca]).unwrap();
+            let options = ["--ca", &ca, "--deadline", "60"];
+            let sent = upload(&files, &reports, time, pair.folder(), &options).unwrap();
             assert_eq!(sent["accepted"], 10);
             uploaded.fetch_add(10, Ordering::Relaxed);
         }
