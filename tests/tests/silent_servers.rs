@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sotto_tests::cli::{collect, collect_arguments, upload};
 use sotto_tests::pair::{Pair, get};
-use sotto_tests::process::{shown, sotto};
+use sotto_tests::process::{run_json, shown, sotto};
 use sotto_tests::task::TaskFiles;
 use sotto_wire::Time;
 
@@ -155,4 +155,28 @@ fn a_leader_knows_that_its_idle_helper_is_silent() {
     until(&["helper_unreachable"]);
     pair.helper.process().unwrap().signal("CONT").unwrap();
     until(&[]);
+}
+
+/// A line for each attempt would hide everything else.
+#[test]
+fn a_helper_that_stays_away_is_named_once() {
+    let (mut pair, files) = pair();
+    let prepared = pair.folder().join("prepared").to_string_lossy().into_owned();
+    let (time, report) = (files.past_time().unwrap(), [Value::Bool(true)]);
+    let options = ["--prepare-only", "--out", &prepared];
+    upload(&files, &report, time, pair.folder(), &options).unwrap();
+    pair.helper.kill().unwrap();
+    let task = files.path("client").to_string_lossy().into_owned();
+    let sent = run_json(["--json", "upload", "--task", &task, "--prepared", &prepared]).unwrap();
+    assert_eq!(sent["accepted"], 1);
+    let started = Instant::now();
+    let errors = "sotto_helper_request_errors_total{reason=\"connect\"}";
+    while pair.leader.metric(errors).unwrap() < 5.0 {
+        assert!(started.elapsed() < PATIENCE, "{}", pair.leader.log_text());
+        thread::sleep(Duration::from_millis(50));
+    }
+    let text = pair.leader.log_text();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("did not answer")).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert!(lines[0].contains(&pair.helper.url), "{}", lines[0]);
 }

@@ -50,7 +50,7 @@ enum InteropParty {
 
 impl InteropArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
-        crate::logging::start();
+        crate::logging::start(tracing::Level::INFO);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = runtime.block_on(self.serve(output));
         runtime.shutdown_background();

@@ -2,6 +2,7 @@
 
 mod aggregator;
 mod attester;
+mod check;
 mod config;
 mod gateway;
 mod issuer;
@@ -9,9 +10,11 @@ mod key_files;
 mod key_history;
 mod keyring;
 mod log;
+mod notify;
 #[cfg(test)]
 mod reference;
 mod relay;
+mod status;
 mod tasks;
 mod watch;
 mod witness;
@@ -28,8 +31,9 @@ use sotto_server::{
     AttesterFile, BindError, GatewayFile, HelperFile, IssuerFile, LeaderFile, LogFile, RelayFile,
     Server, TaskRefused, WitnessFile,
 };
+use tracing::Level;
 
-use self::config::{Bound, RoleFile};
+use self::config::{Bound, RoleFile, Start};
 pub(crate) use self::tasks::served;
 use crate::output::{Outcome, Output, WithHint, hinted};
 use crate::private_file;
@@ -38,7 +42,8 @@ use crate::private_file;
 #[derive(Debug, Args)]
 #[command(
     after_help = "SIGTERM and SIGINT stop the server once the requests in flight are finished. A \
-    second signal stops it at once; nothing that was acknowledged is lost.\n\nEnvironment: SOTTO_LISTEN, \
+    second signal stops it at once; nothing that was acknowledged is lost.\n\nCertificates and keys \
+    are read again when their files change, and at SIGHUP.\n\nEnvironment: SOTTO_LISTEN, \
     SOTTO_ADMIN_LISTEN and SOTTO_DATA_DIR override the configuration; SOTTO_LOG sets the log level \
     (error, warn, info, debug).\n\nA configuration to start from: sotto serve ROLE --print-config"
 )]
@@ -58,6 +63,14 @@ pub(crate) struct ServeArgs {
     /// Print a configuration with every setting at its default, and exit.
     #[arg(long)]
     print_config: bool,
+    /// Check the configuration and all files that it names, and exit. Nothing is bound or written,
+    /// so the server may be running.
+    #[arg(long, conflicts_with = "print_config")]
+    check_config: bool,
+    /// Ask the running server, over `admin_listen`, what it serves and why not the rest. Exit code 1
+    /// if it is not ready.
+    #[arg(long, conflicts_with_all = ["print_config", "check_config"])]
+    status: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -111,7 +124,10 @@ impl ServeArgs {
             output.line(template::<T>().trim_end())?;
             return Ok(Outcome::Yes);
         };
-        if let Some(ready_file) = &self.ready_file {
+        if !self.status
+            && !self.check_config
+            && let Some(ready_file) = &self.ready_file
+        {
             // A file from an earlier run must not announce addresses that are not bound yet.
             let _ = std::fs::remove_file(ready_file);
         }
@@ -119,22 +135,41 @@ impl ServeArgs {
             "`sotto serve {} --print-config` prints every setting with its default",
             T::ROLE
         ))?;
-        crate::logging::start();
+        if self.status {
+            let admin_listen = file.http().http.admin_listen;
+            return status::run(T::ROLE, admin_listen, self.insecure_http, output);
+        }
+        crate::logging::start(if self.check_config { Level::WARN } else { Level::INFO });
         if file.is_secret() {
             private_file::warn_if_readable(path, "the configuration, and it holds secrets");
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(self.serve(file, output));
+        let outcome = match self.check_config {
+            true => runtime.block_on(check::run(file, path, self.insecure_http, output)),
+            false => runtime.block_on(self.serve(file, output)),
+        };
         runtime.shutdown_background();
         outcome
     }
 
-    async fn serve<T: RoleFile>(&self, file: T, output: &Output) -> Result<Outcome> {
+    async fn serve<T: RoleFile>(&self, mut file: T, output: &Output) -> Result<Outcome> {
         // Done before anyone can know that the server is serving: a reader of the ready file may
         // send a signal at once.
         let signals = crate::signals::pair()?;
-        let (server, tasks) = file.bind(self.insecure_http).await?;
+        let _does_not_kill = crate::signals::Hangups::new()?;
+        // The state is taken before the files are read, so that a change in between is noticed.
+        let tls = config::TlsFiles::of(file.http())?.map(|files| (files.state(), files));
+        let start = Start {
+            insecure_http: self.insecure_http,
+            check_only: false,
+            data_dir: Some(file.data_dir().clone()),
+        };
+        let (server, tasks) = file.bind(start).await?;
+        if let Some((loaded, files)) = tls {
+            files.follow(loaded, &server);
+        }
         self.announce(T::ROLE, &server, tasks, output)?;
+        notify::tell("READY=1");
         until_signalled(signals, server).await
     }
 
@@ -167,6 +202,7 @@ async fn until_signalled(
 ) -> Result<Outcome> {
     let stop = async move {
         first.await;
+        notify::tell("STOPPING=1");
         tracing::info!("stopping: requests in flight are finished first; signal again to stop now");
     };
     tokio::select! {

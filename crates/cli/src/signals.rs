@@ -1,4 +1,4 @@
-//! The signals that stop a command.
+//! The signals that stop a command, and the one that makes a server read its files again.
 
 use std::future::Future;
 
@@ -40,6 +40,34 @@ pub(crate) fn on_stop(stop: impl FnOnce() + Send + 'static) -> Result<()> {
         });
     });
     Ok(())
+}
+
+/// SIGHUP. Once this exists, that signal no longer ends the process.
+pub(crate) struct Hangups(#[cfg(unix)] tokio::signal::unix::Signal);
+
+impl Hangups {
+    #[cfg(unix)]
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?))
+    }
+
+    /// Resolves at the next one. Every `Hangups` sees each signal.
+    #[cfg(unix)]
+    pub(crate) async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending().await
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self())
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) async fn next(&mut self) {
+        std::future::pending().await
+    }
 }
 
 #[cfg(unix)]

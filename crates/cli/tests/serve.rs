@@ -308,3 +308,130 @@ fn a_key_that_takes_over_an_id_is_refused() {
     new_key("6");
     assert_eq!(Server::start(pair.folder.path(), "helper").stop(), Some(0));
 }
+
+/// Adds a line to a configuration, before its tables.
+fn configure(pair: &Pair, role: &str, line: &str) {
+    let path = pair.path(&format!("{role}.toml"));
+    fs::write(&path, format!("{line}\n{}", fs::read_to_string(&path).unwrap())).unwrap();
+}
+
+fn serve(pair: &Pair, role: &str, options: &[&str]) -> Output {
+    let config = pair.path(&format!("{role}.toml"));
+    sotto(&[&["serve", role, "--config", text(&config)], options].concat())
+}
+
+/// The names of all files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_configuration_is_checked_beside_the_running_server() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    let before = files(pair.folder.path());
+    for role in ["leader", "helper"] {
+        let checked = serve(&pair, role, &["--check-config", "--json"]);
+        assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+        let checked = json(&checked);
+        assert_eq!((&checked["valid"], &checked["tasks"]), (&true.into(), &1.into()));
+        assert!(checked["certificate_expires"].as_u64().is_some(), "{checked}");
+    }
+    assert_eq!(files(pair.folder.path()), before);
+
+    let _leader = Server::start(pair.folder.path(), "leader");
+    let running = files(&pair.path("leader-data"));
+    let checked = serve(&pair, "leader", &["--check-config"]);
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("can be used"), "{checked:?}");
+    assert_eq!(files(&pair.path("leader-data")), running);
+
+    // Mistakes in the file, in a file that it names, and between two of them.
+    let original = fs::read_to_string(pair.path("leader.toml")).unwrap();
+    for (found, instead, message) in [
+        ("insecure_plain_tasks = true\n", "", "plain DAP task"),
+        ("listen =", "listn =", "unknown field `listn`"),
+        ("task/leader.toml", "task/helper.toml", "the other aggregator's file"),
+        ("key = \"key.pem\"", "key = \"cert.pem\"", "private key"),
+    ] {
+        fs::write(pair.path("leader.toml"), original.replace(found, instead)).unwrap();
+        let checked = serve(&pair, "leader", &["--check-config", "--json"]);
+        assert_eq!(checked.status.code(), Some(2), "{checked:?}");
+        let error = json(&checked)["error"].as_str().unwrap().to_owned();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+/// The history of key ids is in the folder that is left alone, and counts all the same.
+#[test]
+fn a_key_that_takes_over_an_id_is_found_before_the_start() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    configure(&pair, "helper", "hpke_keys = [\"key.toml\"]");
+    let new_key = || {
+        let path = pair.path("key.toml");
+        sotto(&["keys", "new", "--force", "--id", "5", "--out", text(&path)])
+    };
+    new_key();
+    drop(Server::start(pair.folder.path(), "helper"));
+    assert_eq!(serve(&pair, "helper", &["--check-config"]).status.code(), Some(0));
+    new_key();
+    let refused = serve(&pair, "helper", &["--check-config"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("id 5"), "{refused:?}");
+}
+
+#[test]
+fn a_running_server_says_what_it_serves() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    let unset = serve(&pair, "leader", &["--status"]);
+    assert!(String::from_utf8_lossy(&unset.stderr).contains("`admin_listen` is not set"));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    configure(&pair, "leader", &format!("admin_listen = \"127.0.0.1:{port}\""));
+    assert_eq!(serve(&pair, "leader", &["--status"]).status.code(), Some(2));
+
+    let _leader = Server::start(pair.folder.path(), "leader");
+    let status = serve(&pair, "leader", &["--status", "--json"]);
+    assert_eq!(status.status.code(), Some(0), "{status:?}");
+    let status = json(&status);
+    let shown = json(&sotto(&["task", "show", text(&pair.path("task/client.toml")), "--json"]));
+    assert_eq!(status["tasks"][0]["task_id"], shown["task_id"]);
+    assert_eq!(status["not_served"], serde_json::json!([]));
+    let printed = serve(&pair, "leader", &["--status"]);
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("Serves 1 tasks."), "{printed:?}");
+}
+
+/// As systemd does with `Type=notify`.
+#[cfg(unix)]
+#[test]
+fn the_service_manager_is_told() {
+    let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
+    let socket = pair.path("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let process = Command::new(env!("CARGO_BIN_EXE_sotto"))
+        .args(["serve", "helper", "--config", text(&pair.path("helper.toml"))])
+        .env("NOTIFY_SOCKET", &socket)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let helper = Server { process, address: String::new() };
+    let told = || {
+        let mut buffer = [0; 64];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    // A reload, which ended servers before.
+    helper.signal("-HUP");
+    helper.signal("-TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(helper.wait(), Some(0));
+}

@@ -1,5 +1,6 @@
-//! The operator's listener: `/livez`, `/readyz`, `/metrics`.
+//! The operator's listener: `/livez`, `/readyz`, `/status`, `/metrics`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -8,14 +9,23 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use serde_json::{Value, json};
+use sotto_protocol::Moment;
 
 use crate::health::Health;
+use crate::listener::Certificates;
 use crate::metrics::MetricsRegistry;
 use crate::service::with_fallbacks;
+use crate::tasks::{ServedTask, TaskRegistry};
 
 /// What the operator's listener serves.
 #[derive(Clone)]
 pub(crate) struct Admin {
+    pub(crate) started: Moment,
+    pub(crate) listen: SocketAddr,
+    pub(crate) certificates: Option<Arc<Certificates>>,
+    /// Those of an aggregator.
+    pub(crate) tasks: Option<Arc<TaskRegistry>>,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Arc<MetricsRegistry>,
 }
@@ -24,6 +34,7 @@ pub(crate) fn router(admin: Admin) -> Router {
     let router = Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
+        .route("/status", get(status))
         .route("/metrics", get(metrics));
     with_fallbacks(router).with_state(admin)
 }
@@ -32,6 +43,38 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     let (ready, document) = admin.health.report();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(CONTENT_TYPE, "application/json")], format!("{document}\n")).into_response()
+}
+
+/// What this server serves, and why not the rest.
+async fn status(State(admin): State<Admin>) -> Response {
+    let (_, mut document) = admin.health.report();
+    document["version"] = env!("CARGO_PKG_VERSION").into();
+    document["started"] = admin.started.0.into();
+    document["listen"] = admin.listen.to_string().into();
+    if let Some(certificates) = &admin.certificates {
+        document["certificate_expires"] = certificates.expires().into();
+    }
+    if let Some(tasks) = &admin.tasks {
+        let mut served: Vec<_> = tasks.all().iter().map(|task| described(task)).collect();
+        served.sort_by_key(|task| task["task_id"].to_string());
+        document["tasks"] = served.into();
+        let not_served = tasks.not_served().into_iter();
+        let not_served =
+            not_served.map(|(id, reason)| json!({ "recipe": id.to_string(), "reason": reason }));
+        document["not_served"] = not_served.collect();
+    }
+    ([(CONTENT_TYPE, "application/json")], format!("{document}\n")).into_response()
+}
+
+fn described(task: &ServedTask) -> Value {
+    let mut described = json!({ "task_id": task.id().to_string() });
+    if let Some(recipe) = &task.recipe {
+        described["recipe"] = recipe.id().to_string().into();
+        described["name"] = recipe.name.as_str().into();
+        described["author"] = recipe.author.name.as_str().into();
+        described["closes"] = recipe.when.closes.into();
+    }
+    described
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {

@@ -29,7 +29,7 @@ settings! {
     pub struct HttpConfig {
         /// Where the server listens. Port 0 lets the system choose (see --ready-file).
         ["listen"] pub listen: SocketAddr = loopback(0),
-        /// Where /livez, /readyz and /metrics are served, in plain HTTP. Off unless set.
+        /// Where /livez, /readyz, /status and /metrics are served, in plain HTTP. Off unless set.
         ["admin_listen", example "\"127.0.0.1:9080\""] pub admin_listen: Option<SocketAddr>,
         [group] pub connections: ConnectionLimits,
         /// How long a request body may take to arrive. A body that trickles is given up earlier.
@@ -42,6 +42,10 @@ settings! {
         [loaded] pub base_path: String,
         /// Certificates. Without them the listener speaks plain HTTP.
         [loaded] pub tls: Option<TlsConfig>,
+        /// The folder of the server's data: the disk that it is on is measured.
+        [loaded] pub data_dir: Option<PathBuf>,
+        /// Checks everything, and binds no socket. Such a server only waits until it is stopped.
+        [loaded] pub check_only: bool,
         /// Allows plain HTTP beyond loopback, for both listeners and to other servers. Tokens and the
         /// sizes of shares are then visible on the network.
         [loaded] pub insecure_http: bool,
@@ -301,6 +305,9 @@ settings! {
         /// Bytes of reports on disk at which uploads are refused. A task may hold as much as is free,
         /// so one task alone fills half of it.
         ["limits.max_stored_report_bytes"] pub max_segment_bytes: u64 = 64 * 1024 * 1024 * 1024,
+        /// Free bytes on the disk of data_dir below which uploads are refused (503), so that jobs that
+        /// have begun can still be finished. 0 is no limit.
+        ["limits.min_free_disk_bytes"] pub min_free_disk: u64 = 1024 * 1024 * 1024,
         /// Reports in one job.
         ["jobs.max_reports"] pub max_job_reports: usize = 512,
         /// Bytes of reports in one job.

@@ -25,6 +25,8 @@ pub(crate) enum Concern {
     Store,
     /// Uploads are rejected.
     BacklogFull,
+    /// The disk is almost full: uploads are rejected.
+    DiskFull,
     /// The helper cannot be reached, or has internal errors.
     HelperUnreachable,
     /// The helper refuses the requests of a task.
@@ -110,7 +112,9 @@ struct Reason {
 impl Reason {
     fn is_blocking(&self, concern: Concern) -> bool {
         match concern {
-            Concern::Draining | Concern::BacklogFull | Concern::LogHalted => true,
+            Concern::Draining | Concern::BacklogFull | Concern::DiskFull | Concern::LogHalted => {
+                true
+            }
             Concern::Store => instant() - self.raised < STORE_HOLD,
             _ => false,
         }

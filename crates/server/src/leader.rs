@@ -18,6 +18,7 @@ mod unfinished;
 mod upload;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -94,6 +95,7 @@ impl Role for Leader {
         let gateway = config.gateway.clone();
         let tasks = Arc::clone(&store);
         let body_timeout = config.http.body_timeout;
+        let data_dir = config.http.data_dir.clone();
         let aggregator = Aggregator::new(wire::Role::Leader, config, tasks, server).await?;
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
         let state = Arc::new(LeaderState {
@@ -125,7 +127,9 @@ impl Role for Leader {
             jobs_ready: Notify::new(),
             collections_ready: Notify::new(),
             waits: Mutex::default(),
+            data_dir,
             uploads_paused: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
             full_tasks: Mutex::default(),
             longest: Mutex::default(),
         });
@@ -154,6 +158,9 @@ struct LeaderState {
     waits: Mutex<Waits>,
     /// Too many bytes of reports are on disk.
     uploads_paused: AtomicBool,
+    /// Too few bytes of the disk are free.
+    disk_full: AtomicBool,
+    data_dir: Option<PathBuf>,
     /// Tasks that hold too much of the room on disk.
     full_tasks: Mutex<HashSet<TaskId>>,
     longest: Mutex<Longest>,

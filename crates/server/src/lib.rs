@@ -44,6 +44,7 @@ pub mod settings;
 mod shutdown;
 mod tasks;
 mod upkeep;
+mod vitals;
 mod witness;
 
 pub use attester::{
@@ -68,6 +69,7 @@ pub use issuer::{
     Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile, IssuerRules,
 };
 pub use leader::Leader;
+pub use listener::{Certificates, Certified};
 pub use log::{Log, LogConfig, LogFile};
 pub use relay::{
     PoolTable, Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable, SourceRule,

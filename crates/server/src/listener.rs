@@ -4,6 +4,7 @@
 //! bounded: a slow peer occupies a connection for a while, never memory or a thread. HTTP/1.1 only:
 //! one request at a time on a connection, so that bounding connections bounds requests.
 
+mod certificates;
 mod gate;
 mod stall;
 
@@ -20,18 +21,16 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
+pub use self::certificates::{Certificates, Certified};
 use self::gate::Entry;
 pub(crate) use self::gate::SourceGate;
 use self::stall::StallGuard;
-use crate::config::{ConnectionLimits, TlsConfig};
+use crate::config::{ConnectionLimits, HttpConfig, TlsConfig};
 use crate::environment::{sleep, timeout};
 use crate::error::BindError;
 use crate::shutdown::Shutdown;
@@ -42,11 +41,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The request bytes that a connection may buffer before the handler asks for them.
 const CONNECTION_BUFFER: usize = 64 * 1024;
 
-/// A bound socket, not yet serving.
+/// A bound socket, not yet serving. It has no socket if the server only checks its configuration.
 pub(crate) struct Listener {
-    tcp: TcpListener,
+    tcp: Option<TcpListener>,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    certificates: Option<Arc<Certificates>>,
     limits: ConnectionLimits,
     gate: Option<Arc<SourceGate>>,
     shows_sources: bool,
@@ -63,21 +62,32 @@ impl Listener {
         address: SocketAddr,
         tls: Option<&TlsConfig>,
         insecure_http: bool,
-        limits: ConnectionLimits,
+        http: &HttpConfig,
     ) -> Result<Self, BindError> {
         if tls.is_none() && !insecure_http && !address.ip().is_loopback() {
             return Err(BindError::PlainHttp { address });
         }
-        let tls = tls.map(acceptor).transpose()?;
-        let listen = |source| BindError::Listen { address, source };
-        let tcp = TcpListener::bind(address).await.map_err(listen)?;
-        let address = tcp.local_addr().map_err(listen)?;
-        Ok(Self { tcp, address, tls, limits, gate: None, shows_sources: false })
+        let certificates = tls.map(Certificates::load).transpose()?.map(Arc::new);
+        let limits = http.connections.clone();
+        let mut listener =
+            Self { tcp: None, address, certificates, limits, gate: None, shows_sources: false };
+        if !http.check_only {
+            let listen = |source| BindError::Listen { address, source };
+            let tcp = TcpListener::bind(address).await.map_err(listen)?;
+            listener.address = tcp.local_addr().map_err(listen)?;
+            listener.tcp = Some(tcp);
+        }
+        Ok(listener)
     }
 
     /// Where it listens, with the port that the operating system chose for port 0.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its certificate, if it speaks TLS.
+    pub(crate) fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.certificates.clone()
     }
 
     /// Limits the connections of each source.
@@ -97,7 +107,8 @@ impl Listener {
 
     /// Serves until the shutdown begins, then finishes the requests in flight within `drain`.
     pub(crate) async fn serve(self, router: Router, mut shutdown: Shutdown, drain: Duration) {
-        let connection = Arc::new(ConnectionBuilder::new(&self.limits, self.tls, router));
+        let Some(tcp) = self.tcp else { return shutdown.begun().await };
+        let connection = Arc::new(ConnectionBuilder::new(&self.limits, self.certificates, router));
         let permits = Arc::new(Semaphore::new(self.limits.max_connections.max(1)));
         // If places are kept for peers, connections must be seen before it is known who may have one.
         let waits = !self.gate.as_ref().is_some_and(|gate| gate.has_peers());
@@ -108,7 +119,7 @@ impl Listener {
                 biased;
                 () = shutdown.begun() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = accept(&self.tcp, &permits, waits) => accepted,
+                accepted = accept(&tcp, &permits, waits) => accepted,
             };
             let (stream, peer, mut permit) = match accepted {
                 Ok(accepted) => accepted,
@@ -142,7 +153,7 @@ impl Listener {
                 drop((entry, permit));
             });
         }
-        drop(self.tcp);
+        drop(tcp);
         if timeout(drain, graceful.shutdown()).await.is_err() {
             tracing::warn!("some requests were aborted: draining took too long");
         }
@@ -169,14 +180,18 @@ async fn accept(
 /// What all connections of a listener share.
 struct ConnectionBuilder {
     http1: http1::Builder,
-    tls: Option<TlsAcceptor>,
+    certificates: Option<Arc<Certificates>>,
     handshake_timeout: Duration,
     write_timeout: Duration,
     service: TowerToHyperService<Router>,
 }
 
 impl ConnectionBuilder {
-    fn new(limits: &ConnectionLimits, tls: Option<TlsAcceptor>, router: Router) -> Self {
+    fn new(
+        limits: &ConnectionLimits,
+        certificates: Option<Arc<Certificates>>,
+        router: Router,
+    ) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
@@ -184,7 +199,7 @@ impl ConnectionBuilder {
             .max_buf_size(CONNECTION_BUFFER);
         Self {
             http1,
-            tls,
+            certificates,
             handshake_timeout: limits.header_timeout,
             write_timeout: limits.write_timeout,
             service: TowerToHyperService::new(router),
@@ -192,10 +207,10 @@ impl ConnectionBuilder {
     }
 
     async fn serve(&self, stream: TcpStream, peer: Option<PeerIp>, watcher: Watcher) {
-        let Some(acceptor) = &self.tls else {
+        let Some(certificates) = &self.certificates else {
             return self.speak(stream, peer, watcher).await;
         };
-        let handshake = timeout(self.handshake_timeout, acceptor.accept(stream));
+        let handshake = timeout(self.handshake_timeout, certificates.acceptor().accept(stream));
         let Ok(Ok(stream)) = handshake.await else { return };
         self.speak(stream, peer, watcher).await;
     }
@@ -216,22 +231,4 @@ impl ConnectionBuilder {
         // An error here is the peer's: it disconnected, was too slow or did not speak HTTP.
         let _ = watcher.watch(connection).await;
     }
-}
-
-fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, BindError> {
-    let certificates = CertificateDer::pem_slice_iter(&config.certificate_chain)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| BindError::Certificate(error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(BindError::Certificate("there is no certificate in the chain".into()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(config.private_key.expose())
-        .map_err(|_| BindError::Certificate("the private key is not a PEM key".into()))?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut server = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
-        .map_err(|error| BindError::Certificate(error.to_string()))?;
-    server.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(server)))
 }

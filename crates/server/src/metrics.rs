@@ -58,6 +58,14 @@ impl MetricsRegistry {
         self.recorder.register_gauge(&Key::from_static_name(name), &METADATA)
     }
 
+    /// Says which program this is.
+    pub(crate) fn build_info(&self) {
+        const NAME: &str = "sotto_build_info";
+        self.recorder.describe_gauge(NAME.into(), None, "The version of the program.".into());
+        let key = key(NAME, &[("version", env!("CARGO_PKG_VERSION"))]);
+        self.recorder.register_gauge(&key, &METADATA).set(1.0);
+    }
+
     fn labelled_counter(
         &self,
         name: &'static str,

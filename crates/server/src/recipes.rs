@@ -198,7 +198,7 @@ impl Recipes {
     }
 
     /// Joins the recipes that are new in a read of the log.
-    async fn learn(&self, reading: &Reading, logged: &mut LoggedReasons) -> Result<(), StoreError> {
+    async fn learn(&self, reading: &Reading) -> Result<(), StoreError> {
         self.metrics.entries.set(reading.size as f64);
         self.metrics.witnessed.set(reading.time as f64);
         self.metrics.open.set(reading.recipes.len() as f64);
@@ -207,7 +207,7 @@ impl Recipes {
         if let Some(keys) = &self.context.gateway_keys {
             keys::check_gateway(health, &keys.configs(), newest);
         }
-        logged.retain(|id, _| reading.recipes.contains_key(id));
+        let mut reasons = BTreeMap::new();
         for (id, verdict) in &reading.recipes {
             let joined = match verdict {
                 Ok(admitted) => self.join(admitted).await?,
@@ -216,8 +216,11 @@ impl Recipes {
             match joined {
                 // The log also has recipes for other operators.
                 Ok(()) | Err(NotJoined::OtherOperator) => {}
-                Err(reason) => log_once(logged, *id, reason.to_string()),
+                Err(reason) => drop(reasons.insert(*id, reason.to_string())),
             }
+        }
+        for (recipe, reason) in self.context.tasks.set_not_served(reasons) {
+            tracing::info!(%recipe, reason, "a recipe is not served");
         }
         self.count_served();
         Ok(())
@@ -284,7 +287,10 @@ impl Recipes {
                 "THE LOG HAS BEEN CAUGHT LYING: no more recipes are learned; those that are known are \
                  still served"
             ),
-            _ => tracing::warn!(reason, "the log was not read; what is known is still served"),
+            _ => {
+                let log = &self.membership.config.log_url;
+                tracing::warn!(log, reason, "the log was not read; what is known is still served");
+            }
         }
     }
 }
@@ -292,7 +298,6 @@ impl Recipes {
 /// Reads the log until the server ends.
 pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
     let Some(recipes) = &aggregator.recipes else { return shutdown.begun().await };
-    let mut logged = LoggedReasons::new();
     let client = Arc::clone(&recipes.client);
     let mut tail =
         Tail::new(&recipes.membership.config, client, Arc::clone(&recipes.context.store));
@@ -300,7 +305,7 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
         let number = recipes.begin();
         let outcome = async {
             let reading = tail.read(recipes.context.environment.now()).await?;
-            recipes.learn(&reading, &mut logged).await.map_err(ReadError::Store)
+            recipes.learn(&reading).await.map_err(ReadError::Store)
         };
         let Some(outcome) = shutdown.or(outcome).await else { return };
         recipes.note(&outcome);
@@ -314,16 +319,6 @@ pub(crate) async fn run(aggregator: Arc<Aggregator>, mut shutdown: Shutdown) {
     // Nobody must wait for reads that will never happen.
     recipes.ended.send_replace(u64::MAX);
     shutdown.begun().await;
-}
-
-/// The reason that was logged for each recipe that was not joined, so that it is logged once.
-type LoggedReasons = BTreeMap<EntryId, String>;
-
-fn log_once(logged: &mut LoggedReasons, id: EntryId, reason: String) {
-    if logged.get(&id) != Some(&reason) {
-        tracing::info!(recipe = %id, reason, "a recipe is not served");
-        logged.insert(id, reason);
-    }
 }
 
 /// The recipe whose task a request announces, going by the form of the task.

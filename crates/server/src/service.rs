@@ -16,11 +16,12 @@ use crate::config::HttpConfig;
 use crate::environment::{Environment, timeout};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
-use crate::listener::{Listener, SourceGate};
+use crate::listener::{Certificates, Listener, SourceGate};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
 use crate::tasks::TaskRegistry;
+use crate::vitals::Vitals;
 
 /// How long the operator's requests may take after everything else has ended.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
@@ -50,6 +51,7 @@ pub struct Server {
     pub(crate) listener: Listener,
     admin_listener: Option<Listener>,
     drain_deadline: Duration,
+    vitals: Vitals,
     loops: Vec<(&'static str, LoopStart)>,
     router: Router,
 }
@@ -74,8 +76,7 @@ impl Server {
         let base_path = base_path(&http.base_path)?;
         let tls = http.tls.as_ref();
         let metrics = Arc::new(MetricsRegistry::new()?);
-        let mut listener =
-            Listener::bind(*listen, tls, *insecure_http, connections.clone()).await?;
+        let mut listener = Listener::bind(*listen, tls, *insecure_http, http).await?;
         let refused = metrics.counter(
             "sotto_connections_refused_total",
             "Connections closed at once because their source, or all together, had too many.",
@@ -87,9 +88,11 @@ impl Server {
             Some(address) if !*insecure_http && !address.ip().is_loopback() => {
                 return Err(BindError::PlainAdmin { address });
             }
-            Some(address) => Some(Listener::bind(address, None, true, connections.clone()).await?),
+            Some(address) => Some(Listener::bind(address, None, true, http).await?),
             None => None,
         };
+        let vitals =
+            Vitals::new(http.data_dir.clone(), listener.certificates(), &environment, &metrics);
         Ok(Self {
             environment,
             health: Arc::default(),
@@ -99,6 +102,7 @@ impl Server {
             listener,
             admin_listener,
             drain_deadline: http.drain_deadline,
+            vitals,
             loops: Vec::new(),
             router: Router::new(),
         })
@@ -112,6 +116,11 @@ impl Server {
     /// Where the operator's listener is, if there is one.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin_listener.as_ref().map(Listener::address)
+    }
+
+    /// The certificate, if the server speaks TLS. It can be renewed at any time.
+    pub fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.listener.certificates()
     }
 
     /// The tasks of a leader or helper; more can be added at any time. None for other roles.
@@ -133,6 +142,14 @@ impl Server {
     /// Serves until `stop` resolves, then drains: accepts no more connections, finishes requests in
     /// flight within the deadline, ends loops at once. To stop immediately, drop the future.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let admin = Admin {
+            started: self.environment.now(),
+            listen: self.addr(),
+            certificates: self.certificates(),
+            tasks: self.tasks(),
+            health: Arc::clone(&self.health),
+            metrics: Arc::clone(&self.metrics),
+        };
         let Self { health, metrics, listener, admin_listener, router, .. } = self;
         let drain = self.drain_deadline;
         let (trigger, signal) = shutdown::channel();
@@ -145,17 +162,16 @@ impl Server {
                 name
             });
         }
-        let folding = fold_metrics(Arc::clone(&metrics), signal.clone());
+        let folding = fold_metrics(metrics, self.vitals, signal.clone());
         loops.spawn(async move {
             folding.await;
             "metrics"
         });
 
         // The operator can still send requests while the server drains.
-        let mut admin = JoinSet::new();
+        let mut admin_requests = JoinSet::new();
         if let Some(listener) = admin_listener {
-            let router = admin::router(Admin { health: Arc::clone(&health), metrics });
-            admin.spawn(listener.serve(router, admin_signal, ADMIN_DRAIN));
+            admin_requests.spawn(listener.serve(admin::router(admin), admin_signal, ADMIN_DRAIN));
         }
         let mut main = JoinSet::new();
         main.spawn(listener.serve(router, signal, drain));
@@ -171,7 +187,7 @@ impl Server {
         let _ = timeout(drain, ended).await;
         loops.shutdown().await;
         admin_trigger.begin();
-        while admin.join_next().await.is_some() {}
+        while admin_requests.join_next().await.is_some() {}
         result
     }
 }
@@ -210,10 +226,12 @@ async fn first_failure(loops: &mut JoinSet<&'static str>) -> RunError {
     }
 }
 
-/// Folds samples of histograms together. Otherwise they would pile up until the next scrape.
-async fn fold_metrics(metrics: Arc<MetricsRegistry>, mut shutdown: Shutdown) {
+/// Folds samples of histograms together, which would otherwise pile up until the next scrape, and
+/// measures the process.
+async fn fold_metrics(metrics: Arc<MetricsRegistry>, vitals: Vitals, mut shutdown: Shutdown) {
     loop {
         metrics.upkeep();
+        vitals.measure();
         if shutdown.begins_within(FOLD_PAUSE).await {
             return;
         }

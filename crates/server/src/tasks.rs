@@ -3,13 +3,13 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderValue;
 use sotto_protocol::AggregatorTask;
 use sotto_wire::recipe::Recipe;
-use sotto_wire::{HttpUrl, Role, TaskId, taskprov};
+use sotto_wire::{EntryId, HttpUrl, Role, TaskId, taskprov};
 
 use crate::auth::AuthToken;
 use crate::error::TaskRefused;
@@ -137,6 +137,8 @@ pub struct TaskRegistry {
     /// Tasks whose data the store has deleted, now or earlier. They are never served again: their
     /// reports could count twice. An upload in progress may still store one.
     forgotten: RwLock<HashSet<TaskId>>,
+    /// Open recipes that name this aggregator and are not served, each with the reason.
+    not_served: RwLock<BTreeMap<EntryId, String>>,
 }
 
 impl TaskRegistry {
@@ -147,6 +149,7 @@ impl TaskRegistry {
             insecure_http,
             tasks: RwLock::default(),
             forgotten: RwLock::default(),
+            not_served: RwLock::default(),
         }
     }
 
@@ -196,6 +199,23 @@ impl TaskRegistry {
     /// All tasks, in no order.
     pub fn all(&self) -> Vec<Arc<ServedTask>> {
         self.tasks.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Open recipes that name this aggregator and are not served, each with the reason.
+    pub(crate) fn not_served(&self) -> BTreeMap<EntryId, String> {
+        self.not_served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the recipes that are not served. Returns those with a new reason.
+    pub(crate) fn set_not_served(
+        &self,
+        reasons: BTreeMap<EntryId, String>,
+    ) -> Vec<(EntryId, String)> {
+        let mut known = self.not_served.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |(id, reason): &(&EntryId, &String)| known.get(*id) != Some(*reason);
+        let new = reasons.iter().filter(is_new).map(|(id, reason)| (*id, reason.clone())).collect();
+        *known = reasons;
+        new
     }
 
     /// Stops serving a task that the store has forgotten.

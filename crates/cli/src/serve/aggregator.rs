@@ -1,6 +1,6 @@
 //! Leader and helper: loads everything that their configuration files name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -8,14 +8,14 @@ use sotto_crypto::Secret;
 use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
-    AggregatorFile, AuthToken, GatewayTable, Helper, HelperConfig, HelperFile, Leader,
+    AggregatorFile, AuthToken, GatewayTable, Helper, HelperConfig, HelperFile, HttpFile, Leader,
     LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable, RecipePeer,
     RecipePeerTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable,
 };
 use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::{HttpUrl, KeyType, Role, Url, VerifierKey};
 
-use super::config::{Bound, RoleFile, load_authorities, load_http};
+use super::config::{Bound, RoleFile, Start, load_authorities, load_http};
 use super::{bound, gateway, keyring, tasks};
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, secret_array};
@@ -28,11 +28,18 @@ impl RoleFile for LeaderFile {
         is_secret(&self.aggregator)
     }
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+    fn http(&self) -> &HttpFile {
+        &self.aggregator.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.aggregator.data_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
         let store = open_store(&self.aggregator.data_dir)?;
         let LeaderTables { aggregation, gateway } = self.leader;
-        let (server, helper_certificates) =
-            load(Role::Leader, self.aggregator, gateway, insecure_http)?;
+        let (server, helper_certificates) = load(Role::Leader, self.aggregator, gateway, start)?;
         let tasks = server.tasks.len();
         let config = LeaderConfig { server, aggregation, helper_certificates };
         let (server, _) = bound(Leader::bind(config, Arc::new(store)).await)?;
@@ -47,9 +54,17 @@ impl RoleFile for HelperFile {
         is_secret(&self.aggregator)
     }
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+    fn http(&self) -> &HttpFile {
+        &self.aggregator.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.aggregator.data_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
         let store = open_store(&self.aggregator.data_dir)?;
-        let (server, _) = load(Role::Helper, self.aggregator, self.leader.gateway, insecure_http)?;
+        let (server, _) = load(Role::Helper, self.aggregator, self.leader.gateway, start)?;
         let tasks = server.tasks.len();
         let (server, _) = bound(Helper::bind(HelperConfig { server }, Arc::new(store)).await)?;
         Ok((server, Some(tasks)))
@@ -74,7 +89,7 @@ fn load(
     role: Role,
     file: AggregatorFile,
     gateway: Option<GatewayTable>,
-    insecure_http: bool,
+    start: Start,
 ) -> Result<(ServerConfig, Option<Vec<u8>>)> {
     ensure!(
         role == Role::Leader || gateway.is_none(),
@@ -86,7 +101,7 @@ fn load(
         true => load_authorities(&file.http)?,
         false => None,
     };
-    let http = load_http(file.http, insecure_http)?;
+    let http = load_http(file.http, start)?;
     let recipes = file.recipes.as_ref().map(|table| {
         let config = recipes(table, role, public_url.as_deref())?;
         anyhow::Ok(RecipesConfig { log_certificates: peer_certificates.clone(), ..config })

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::attester::Attestation;
 use sotto_server::{
-    Attester, AttesterConfig, AttesterFile, InsecureAttestation, IssuerPeer, IssuerPeerTable,
-    Manufacturer, ManufacturerTable, Purpose, X509Attestation, X509Config, X509Table,
+    Attester, AttesterConfig, AttesterFile, HttpFile, InsecureAttestation, IssuerPeer,
+    IssuerPeerTable, Manufacturer, ManufacturerTable, Purpose, X509Attestation, X509Config,
+    X509Table,
 };
 use sotto_store::{AttesterDb, AttesterDbOptions};
 
-use super::config::{Bound, RoleFile, load_authorities, load_http, peer_token, same_operator};
+use super::config::{
+    Bound, RoleFile, Start, load_authorities, load_http, peer_token, same_operator,
+};
 use super::watch;
 use crate::output::WithHint;
 use crate::{private_file, random};
@@ -23,11 +26,19 @@ impl RoleFile for AttesterFile {
         true
     }
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.data_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
         check(&self)?;
         let issuers = self.issuers.iter().map(issuer).collect::<Result<_>>()?;
         let issuer_certificates = load_authorities(&self.http)?;
-        let http = load_http(self.http, insecure_http)?;
+        let http = load_http(self.http, start)?;
         let mut config = AttesterConfig { http, issuers, issuer_certificates, ..self.attester };
         if let Some(table) = self.x509 {
             // Taken before the lists are read, so that a change in the meantime is noticed later.

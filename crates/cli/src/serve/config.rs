@@ -12,12 +12,24 @@ use sotto_server::settings::{Settings, assign};
 use sotto_server::{AuthToken, HttpConfig, HttpFile, Server, TlsConfig};
 use sotto_wire::HttpUrl;
 
+use super::watch::{self, State};
 use crate::output::WithHint;
 use crate::private_file::{read_bytes, read_key};
 use crate::toml_text;
 
 /// A server, and the number of tasks that an aggregator was configured with.
 pub(super) type Bound = (Server, Option<usize>);
+
+/// How a server is started, beside its configuration.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Start {
+    /// Plain http is allowed to and from other machines.
+    pub(super) insecure_http: bool,
+    /// No socket is bound.
+    pub(super) check_only: bool,
+    /// Where the server keeps its data.
+    pub(super) data_dir: Option<PathBuf>,
+}
 
 /// The configuration file of one role.
 pub(super) trait RoleFile: Settings + DeserializeOwned {
@@ -29,8 +41,14 @@ pub(super) trait RoleFile: Settings + DeserializeOwned {
         false
     }
 
+    /// How the server is reached.
+    fn http(&self) -> &HttpFile;
+
+    /// Where the server keeps its data.
+    fn data_dir(&mut self) -> &mut PathBuf;
+
     /// Loads everything that the file names, and binds.
-    async fn bind(self, insecure_http: bool) -> Result<Bound>;
+    async fn bind(self, start: Start) -> Result<Bound>;
 }
 
 /// Reads the file and the environment. Paths in the file become relative to the working folder.
@@ -44,7 +62,7 @@ pub(super) fn read<T: RoleFile>(path: &Path) -> Result<T> {
 
 /// Applies the environment, which is given as a function so that tests need not change that of the
 /// process.
-fn override_from<T: Settings>(
+fn override_from<T: RoleFile>(
     file: &mut T,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<()> {
@@ -56,31 +74,58 @@ fn override_from<T: Settings>(
     }
     if let Some(folder) = variable("SOTTO_DATA_DIR") {
         // Relative to the working folder, unlike paths in the file.
-        let folder = std::path::absolute(folder)?;
-        let folder = folder.to_str().context("SOTTO_DATA_DIR is not valid UTF-8")?;
-        // A relay stores only its spool.
-        if !assign(file, "data_dir", folder)? {
-            assign(file, "spool_dir", folder)?;
-        }
+        *file.data_dir() = std::path::absolute(folder)?;
     }
     Ok(())
 }
 
 /// Loads the listener: addresses and TLS.
-pub(super) fn load_http(file: HttpFile, insecure_http: bool) -> Result<HttpConfig> {
-    let tls = match (&file.cert, &file.key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some(TlsConfig {
-            certificate_chain: read_bytes(cert)?,
-            private_key: Secret::new(read_key(key)?),
-        }),
-        _ => bail!("[tls] needs both `cert` and `key`"),
-    };
+pub(super) fn load_http(file: HttpFile, start: Start) -> Result<HttpConfig> {
+    let tls = TlsFiles::of(&file)?.map(|files| files.read()).transpose()?;
     let base_path = match &file.public_url {
         Some(url) => public_url(url)?.path_and_query().to_owned(),
         None => String::new(),
     };
-    Ok(HttpConfig { base_path, tls, insecure_http, ..file.http })
+    let Start { insecure_http, check_only, data_dir } = start;
+    Ok(HttpConfig { base_path, tls, insecure_http, check_only, data_dir, ..file.http })
+}
+
+/// The files of a certificate and its key.
+#[derive(Clone)]
+pub(super) struct TlsFiles {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+impl TlsFiles {
+    pub(super) fn of(file: &HttpFile) -> Result<Option<Self>> {
+        match (&file.cert, &file.key) {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => Ok(Some(Self { cert: cert.clone(), key: key.clone() })),
+            _ => bail!("[tls] needs both `cert` and `key`"),
+        }
+    }
+
+    fn read(&self) -> Result<TlsConfig> {
+        let certificate_chain = read_bytes(&self.cert)?;
+        Ok(TlsConfig { certificate_chain, private_key: Secret::new(read_key(&self.key)?) })
+    }
+
+    pub(super) fn state(&self) -> State {
+        watch::state(vec![self.cert.clone(), self.key.clone()])
+    }
+
+    /// Renews the certificate of a server whenever the files are no longer as they were loaded.
+    pub(super) fn follow(self, loaded: State, server: &Server) {
+        let Some(certificates) = server.certificates() else { return };
+        let watched = self.clone();
+        let reload = move || {
+            certificates.renew(&self.read()?)?;
+            Ok(None)
+        };
+        let what = "TLS certificate and key".to_owned();
+        tokio::spawn(watch::follow(what, loaded, move || watched.state(), reload));
+    }
 }
 
 /// Loads the authorities that may vouch for other servers.
@@ -166,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_templates_and_what_they_show_are_configurations() {
-        check_template::<LeaderFile>(28);
+        check_template::<LeaderFile>(29);
         check_template::<HelperFile>(19);
         check_template::<LogFile>(18);
         check_template::<WitnessFile>(12);

@@ -1,15 +1,15 @@
 //! `[gateway]` of a leader and of a log, and `sotto serve gateway`: loads everything that they
 //! name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use sotto_server::{
     Gateway, GatewayConfig, GatewayFile, GatewayServerConfig, GatewayTable, GatewayTarget,
-    GatewayTargetTable,
+    GatewayTargetTable, HttpFile,
 };
 
-use super::config::{self, Bound, RoleFile, load_authorities, load_http};
+use super::config::{self, Bound, RoleFile, Start, load_authorities, load_http};
 use super::key_files;
 use crate::output::WithHint;
 use crate::private_file;
@@ -37,7 +37,15 @@ fn origin(url: &str) -> Result<String> {
 impl RoleFile for GatewayFile {
     const ROLE: &'static str = "gateway";
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.data_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
         if self.targets.is_empty() {
             return Err(anyhow!("no target is configured")).hint(
                 "list where the gateway passes requests: [[targets]] origin = \"https://leader.example\"",
@@ -46,7 +54,7 @@ impl RoleFile for GatewayFile {
         private_file::make_folder(&self.data_dir)?;
         let gateway = load(self.gateway, &self.data_dir, None)?;
         let certificates = load_authorities(&self.http)?;
-        let http = load_http(self.http, insecure_http)?;
+        let http = load_http(self.http, start)?;
         let (targets, timeout) = (self.targets.iter().map(target).collect(), self.timeout);
         let config = GatewayServerConfig { http, gateway, targets, timeout, certificates };
         super::bound(Gateway::bind(config).await)
@@ -82,7 +90,7 @@ mod tests {
     async fn a_gateway_without_targets_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = GatewayFile { data_dir: folder.path().join("data"), ..GatewayFile::default() };
-        let error = file.bind(false).await.unwrap_err();
+        let error = file.bind(Start::default()).await.unwrap_err();
         assert!(format!("{error:#}").contains("no target"), "{error:#}");
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }

@@ -1,10 +1,14 @@
 //! `sotto serve issuer`: loads everything that its configuration names.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, anyhow};
-use sotto_server::{Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile};
+use sotto_server::{
+    HttpFile, Issuer, IssuerAttester, IssuerAttesterTable, IssuerConfig, IssuerFile,
+};
 use sotto_store::IssuerDb;
 
-use super::config::{Bound, RoleFile, load_http, peer_token, same_operator};
+use super::config::{Bound, RoleFile, Start, load_http, peer_token, same_operator};
 use super::key_files;
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
@@ -19,7 +23,15 @@ impl RoleFile for IssuerFile {
         true
     }
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.data_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
         let attester = attester(self.attester.as_ref())?;
         if self.rules.authors.is_empty() {
             tracing::warn!(
@@ -30,7 +42,7 @@ impl RoleFile for IssuerFile {
         if attester.name == operator.name().as_str() {
             return Err(same_operator(&attester.name));
         }
-        let http = load_http(self.http, insecure_http)?;
+        let http = load_http(self.http, start)?;
         private_file::make_folder(&self.data_dir)?;
         let own = self.data_dir.join(OWN_KEYS);
         let encapsulation_keys = key_files::follow("encapsulation", self.encapsulation_keys, &own)?;
@@ -85,7 +97,7 @@ mod tests {
             ("attester.example", "...", "placeholder"),
         ] {
             let text = format!("[attester]\noperator = \"{operator}\"\ntoken = \"{token}\"\n");
-            let error = settings(folder.path(), &text).bind(false).await.unwrap_err();
+            let error = settings(folder.path(), &text).bind(Start::default()).await.unwrap_err();
             assert!(format!("{error:#}").contains(message), "{error:#}");
         }
         // Only the key has been written.
@@ -96,7 +108,7 @@ mod tests {
     #[tokio::test]
     async fn an_issuer_without_attesters_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let error = settings(folder.path(), "").bind(false).await.unwrap_err();
+        let error = settings(folder.path(), "").bind(Start::default()).await.unwrap_err();
         assert!(format!("{error:#}").contains("no attester"), "{error:#}");
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
         assert!(toml_text::parse::<IssuerFile>("[attester]\ntoken = \"t\"").is_err());

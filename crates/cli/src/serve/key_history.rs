@@ -21,6 +21,16 @@ use crate::{private_file, random, toml_text};
 /// The file, in the server's data folder.
 const FILE: &str = "hpke_keys_seen.toml";
 
+/// Copies the history of a server into another folder, if there is one.
+pub(super) fn copy(data_dir: &Path, to: &Path) -> Result<()> {
+    let from = data_dir.join(FILE);
+    if from.exists() {
+        let text = private_file::read_bytes(&from)?;
+        private_file::write(&to.join(FILE), &String::from_utf8(text)?, false)?;
+    }
+    Ok(())
+}
+
 /// The used ids, and the public key of each.
 #[derive(Debug)]
 pub(super) struct KeyHistory {

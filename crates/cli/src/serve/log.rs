@@ -1,13 +1,15 @@
 //! `sotto serve log`: loads everything that its configuration names.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, anyhow};
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::log::admit::Signers;
-use sotto_server::{Log, LogConfig, LogFile};
+use sotto_server::{HttpFile, Log, LogConfig, LogFile};
 use sotto_store::LogDir;
 use sotto_wire::{PublicKey, TlogPolicy};
 
-use super::config::{Bound, RoleFile, load_authorities, load_http};
+use super::config::{Bound, RoleFile, Start, load_authorities, load_http};
 use super::gateway;
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
@@ -15,12 +17,20 @@ use crate::{private_file, signer_file};
 impl RoleFile for LogFile {
     const ROLE: &'static str = "log";
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.data_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
         let key = signer_file::read(&self.key)?;
         let (policy, submitters) = (policy(&self, &key)?, submitters(&self)?);
         let public_url = self.http.public_url.clone();
         let witness_certificates = load_authorities(&self.http)?;
-        let http = load_http(self.http, insecure_http)?;
+        let http = load_http(self.http, start)?;
         if !policy.requires_witnesses() {
             tracing::warn!("the policy requires no witness: nobody notices if this log forks");
         }
@@ -102,7 +112,7 @@ mod tests {
         let Signers::Listed(listed) = submitters(&file).unwrap() else { panic!("open") };
         assert!(listed.contains(&PublicKey::new(*key.verifier().public_key())));
         assert_eq!(file.log.batch_delay, Duration::from_millis(5));
-        let http = load_http(file.http, false).unwrap();
+        let http = load_http(file.http, Start::default()).unwrap();
         assert_eq!(http.listen, "127.0.0.1:7".parse().unwrap());
         assert_eq!(http.base_path, "/log/");
         assert_eq!(http.connections.max_connections, 9);

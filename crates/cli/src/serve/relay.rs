@@ -1,17 +1,27 @@
 //! `sotto serve relay`: loads everything that its configuration names.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, anyhow};
 use sotto_protocol::relay::PoolRule;
-use sotto_server::{Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable};
+use sotto_server::{HttpFile, Relay, RelayConfig, RelayFile, RelayGateway, RelayGatewayTable};
 
-use super::config::{Bound, RoleFile, load_authorities, load_http};
+use super::config::{Bound, RoleFile, Start, load_authorities, load_http};
 use crate::output::WithHint;
 
 impl RoleFile for RelayFile {
     const ROLE: &'static str = "relay";
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
-        let config = load(self, insecure_http)?;
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.relay.spool_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
+        let config = load(self, start)?;
         for gateway in &config.gateways {
             if gateway.pool.unwrap_or(config.pool).min <= 1 {
                 let operator = gateway.operator.as_str();
@@ -22,7 +32,7 @@ impl RoleFile for RelayFile {
     }
 }
 
-fn load(file: RelayFile, insecure_http: bool) -> Result<RelayConfig> {
+fn load(file: RelayFile, start: Start) -> Result<RelayConfig> {
     if file.gateways.is_empty() {
         return Err(anyhow!("no gateway is configured")).hint(
             "list where requests may go: [[gateways]] operator = \"leader.example\", \
@@ -33,7 +43,7 @@ fn load(file: RelayFile, insecure_http: bool) -> Result<RelayConfig> {
     let gateways = file.gateways.iter().map(|table| gateway(table, pool));
     let gateways = gateways.collect::<Result<_>>().context("[[gateways]]")?;
     let gateway_certificates = load_authorities(&file.http)?;
-    let http = load_http(file.http, insecure_http)?;
+    let http = load_http(file.http, start)?;
     let source_limit = (file.sources.max > 0).then_some(file.sources);
     Ok(RelayConfig { http, gateways, pool, source_limit, gateway_certificates, ..file.relay })
 }
@@ -60,7 +70,7 @@ mod tests {
     use crate::toml_text;
 
     fn config(text: &str) -> Result<RelayConfig> {
-        load(toml_text::parse(text)?, false)
+        load(toml_text::parse(text)?, Start::default())
     }
 
     const GATEWAY: &str =

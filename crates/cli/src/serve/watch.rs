@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 
+use crate::signals::Hangups;
+
 /// How often the files are checked for changes.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -21,27 +23,46 @@ pub(super) fn state(files: Vec<PathBuf>) -> State {
     files.into_iter().map(of_file).collect()
 }
 
-/// Calls `reload` whenever the state is no longer the one that was seen, forever. If `reload`
-/// fails, what was loaded before stays in use. It returns how many keys there are, if it loads keys.
+/// Calls `reload` at every SIGHUP, and whenever the state is no longer the one that was loaded,
+/// forever. If `reload` fails, what was loaded before stays in use, and the next check tries again:
+/// half of the files may not have been written yet. It returns how many keys there are, if it loads
+/// keys.
 pub(super) async fn follow(
     what: String,
-    mut seen: State,
+    mut loaded: State,
     state: impl Fn() -> State,
     reload: impl Fn() -> Result<Option<usize>>,
 ) {
+    let mut hangups = match Hangups::new() {
+        Ok(hangups) => hangups,
+        Err(error) => return tracing::error!(%error, "the {what} cannot be reloaded"),
+    };
+    let mut failure = String::new();
     loop {
-        tokio::time::sleep(CHECK_AGAIN).await;
+        let asked = tokio::select! {
+            () = tokio::time::sleep(CHECK_AGAIN) => false,
+            () = hangups.next() => true,
+        };
         let now = state();
-        if now == seen {
+        if now == loaded && !asked {
             continue;
         }
-        seen = now;
         match reload() {
-            Ok(keys) => tracing::info!(keys, "the {what} were reloaded"),
-            Err(error) => tracing::error!(
-                error = format!("{error:#}"),
-                "the {what} have changed and cannot be used: the old ones stay in use"
-            ),
+            Ok(keys) => {
+                tracing::info!(keys, "the {what} were reloaded");
+                loaded = now;
+                failure.clear();
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                if asked || error != failure {
+                    tracing::error!(
+                        error,
+                        "the {what} have changed and cannot be used: the old ones stay in use"
+                    );
+                }
+                failure = error;
+            }
         }
     }
 }

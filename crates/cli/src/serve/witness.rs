@@ -1,22 +1,32 @@
 //! `sotto serve witness`: loads everything that its configuration names.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, anyhow};
-use sotto_server::{Witness, WitnessConfig, WitnessFile};
+use sotto_server::{HttpFile, Witness, WitnessConfig, WitnessFile};
 use sotto_store::WitnessDir;
 
-use super::config::{Bound, RoleFile, load_http};
+use super::config::{Bound, RoleFile, Start, load_http};
 use crate::output::WithHint;
 use crate::{private_file, signer_file};
 
 impl RoleFile for WitnessFile {
     const ROLE: &'static str = "witness";
 
-    async fn bind(self, insecure_http: bool) -> Result<Bound> {
+    fn http(&self) -> &HttpFile {
+        &self.http
+    }
+
+    fn data_dir(&mut self) -> &mut PathBuf {
+        &mut self.data_dir
+    }
+
+    async fn bind(self, start: Start) -> Result<Bound> {
         if self.logs.is_empty() {
             return Err(anyhow!("no log is configured"))
                 .hint("list the public keys of logs: logs = [\"name+hash+key\"]");
         }
-        let http = load_http(self.http, insecure_http)?;
+        let http = load_http(self.http, start)?;
         let key = signer_file::read(&self.key)?;
         private_file::make_folder(&self.data_dir)?;
         tracing::info!(key = %key.cosigner(), "logs name the witness by this key");
@@ -36,7 +46,7 @@ mod tests {
 
     #[tokio::test]
     async fn mistakes_are_named() {
-        let error = WitnessFile::default().bind(false).await.unwrap_err();
+        let error = WitnessFile::default().bind(Start::default()).await.unwrap_err();
         assert!(error.to_string().contains("no log is configured"), "{error}");
         let error = toml_text::parse::<WitnessFile>("logs = [\"x\"]").unwrap_err();
         assert!(format!("{error:#}").contains("logs: \"x\" is not a public key"), "{error:#}");

@@ -144,7 +144,9 @@ async fn give_up_or_wait(
     }
     leader.store.abandon_job(lease).await?;
     leader.aggregator.health.store_worked(StoreWork::Commit);
-    tracing::error!(reason = error.reason(), "the helper refused a job; its reports are dropped");
+    let helper = attempt.task.helper.as_ref().map(|helper| &*helper.base);
+    let reason = error.reason();
+    tracing::error!(helper, reason, "the helper refused a job; its reports are dropped");
     leader.metrics.jobs.abandoned.increment(1);
     Ok(())
 }

@@ -154,7 +154,8 @@ impl Attempt {
     /// so that another job of the same task has the next attempt.
     pub(super) fn failed(&self, error: &HelperError) -> Unfinished {
         let reason = error.reason();
-        tracing::warn!(reason, kind = ?self.kind, "the helper did not answer; retrying");
+        let helper = self.task.helper.as_ref().map(|helper| &*helper.base);
+        tracing::warn!(helper, reason, kind = ?self.kind, "the helper did not answer; retrying");
         let pause = self.leader.pacing.failed(self.id, error);
         Unfinished::Wait(pause + pause / 4)
     }

@@ -16,6 +16,7 @@ use super::LeaderState;
 use crate::health::{Concern, StoreWork};
 use crate::metrics::{CountersByName, MetricsRegistry};
 use crate::shutdown::Shutdown;
+use crate::vitals::Disk;
 
 /// How often the load is measured.
 const LOAD_PAUSE: Duration = Duration::from_secs(1);
@@ -147,10 +148,23 @@ fn full_tasks(
     jobs.keys().chain(waiting.keys()).filter(is_full).copied().collect()
 }
 
+/// Rejects uploads while too few bytes of the disk are free.
+fn measure_disk(leader: &LeaderState) {
+    let limit = leader.config.min_free_disk;
+    let disk = leader.data_dir.as_deref().and_then(Disk::of);
+    let free = disk.map(|disk| disk.free).filter(|free| *free < limit);
+    leader.disk_full.store(free.is_some(), Ordering::Relaxed);
+    let detail = free.map(|_| format!("less than min_free_disk_bytes, {limit}, are free"));
+    if leader.aggregator.health.set(Concern::DiskFull, detail) {
+        tracing::error!(free, limit, "the disk is almost full: uploads are refused");
+    }
+}
+
 /// Measures the load, and rejects uploads while too many bytes of reports are on disk.
 pub(super) async fn run(leader: Arc<LeaderState>, mut shutdown: Shutdown) {
     loop {
         let health = &leader.aggregator.health;
+        measure_disk(&leader);
         if let Ok(load) = health.noted(StoreWork::Load, leader.store.load().await) {
             let jobs = leader.store.jobs_by_task().await.unwrap_or_default();
             leader.metrics.set_load(load, waiting_jobs(&leader, &jobs).min(load.jobs));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -16,6 +17,9 @@ use super::LeaderState;
 use crate::health::{Concern, StoreWork};
 use crate::http;
 use crate::problem::Failure;
+
+/// When a device may try again after the disk was full: somebody has to make room.
+const DISK_PAUSE: Duration = Duration::from_secs(60);
 
 /// Every report that is acknowledged here is durable.
 pub(super) async fn post(
@@ -115,6 +119,10 @@ async fn store(
 ) -> Result<Vec<Result<(), Rejection>>, Failure> {
     if leader.uploads_paused.load(Ordering::Relaxed) {
         return Err(throttled(leader).into());
+    }
+    if leader.disk_full.load(Ordering::Relaxed) {
+        leader.metrics.uploads_throttled.increment(1);
+        return Err(Failure::Unavailable("The disk is almost full.".into(), DISK_PAUSE));
     }
     if leader.full_tasks().contains(&task_id) {
         // Of no concern to the operator: others are served.

@@ -92,6 +92,33 @@ async fn junk_of_one_task_leaves_room_for_others() {
     pair.stop().await;
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn uploads_wait_until_the_disk_has_room() {
+    for (min_free_disk, expected) in
+        [(u64::MAX, StatusCode::SERVICE_UNAVAILABLE), (1, StatusCode::OK)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut setup = Setup::new(BatchMode::TimeInterval);
+        setup.leader.server.http.data_dir = Some(folder.path().to_owned());
+        setup.leader.aggregation.min_free_disk = min_free_disk;
+        let mut pair = setup.start().await;
+        eventually("the disk is measured", || async {
+            pair.leader.metric("sotto_disk_free_bytes").await > 0.0
+                && pair.leader.readyz().await.0 == expected
+        })
+        .await;
+        let report = pair.report(1);
+        let answer = pair.upload(report).await;
+        assert_eq!(answer.status(), expected);
+        let is_refused = expected != StatusCode::OK;
+        assert_eq!(answer.headers().contains_key("retry-after"), is_refused);
+        let (_, document) = pair.leader.readyz().await;
+        assert_eq!(document.to_string().contains("disk_full"), is_refused, "{document}");
+        pair.stop().await;
+    }
+}
+
 async fn all_are_counted(leader: &Server, reports: f64) {
     eventually("the backlog is processed", || async { leader.metric(AGGREGATED).await == reports })
         .await;

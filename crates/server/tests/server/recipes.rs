@@ -425,6 +425,28 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
         assert!(pair.leader_tasks.task(&id).is_none(), "{}", recipe.name);
         assert!(pair.helper_tasks.task(&id).is_none(), "{}", recipe.name);
     }
+    // The operator can see what is served, and why the rest is not.
+    let status = async || {
+        let (_, text) = pair.leader.admin_get("status").await;
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let last = again.id().to_string();
+    eventually("all are judged", || async {
+        status().await["not_served"].to_string().contains(&last)
+    })
+    .await;
+    let status = status().await;
+    let reason = |recipe: &Recipe| {
+        let id = recipe.id().to_string();
+        let listed = status["not_served"].as_array().unwrap().iter();
+        let mut reasons = listed.filter(|listed| listed["recipe"] == id.as_str());
+        reasons.next().map(|listed| listed["reason"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(status["tasks"][0]["recipe"], good.id().to_string());
+    assert_eq!(status["tasks"].as_array().unwrap().len(), 1);
+    assert!(reason(&bad[0]).unwrap().contains("is not listed"));
+    assert!(reason(&again).unwrap().contains("has used the name"));
+    assert_eq!(reason(&good), None);
     // A plain task still needs its own setting.
     let task = derive_task(&bad[0]).unwrap();
     let plain = crate::server::harness::served(&task, sotto_wire::Role::Leader, &hybrid(3));

@@ -14,7 +14,7 @@ fn leader(text: &str) -> Result<LeaderFile> {
 fn an_empty_file_is_a_configuration() {
     let file = leader("").unwrap().aggregator;
     assert_eq!(file.data_dir, Path::new("leader-data"));
-    let http = load_http(file.http, false).unwrap();
+    let http = load_http(file.http, Start::default()).unwrap();
     assert_eq!(http.listen, "127.0.0.1:8080".parse().unwrap());
     assert!(!file.server.insecure_plain_tasks && http.tls.is_none());
     let helper: HelperFile = toml_text::parse("").unwrap();
@@ -28,7 +28,7 @@ fn settings_reach_the_server() {
         [limits]\ncpu_threads = 3\nbody_timeout_s = 7\nmax_stored_report_bytes = 9\n\
         [jobs]\nmax_reports = 11\ndelay_ms = 5\nworkers = 2\n";
     let LeaderFile { aggregator: file, leader } = leader(text).unwrap();
-    let http = load_http(file.http, false).unwrap();
+    let http = load_http(file.http, Start::default()).unwrap();
     let aggregation = leader.aggregation;
     assert_eq!(http.listen, "[::1]:7000".parse().unwrap());
     assert_eq!(http.base_path, "/a/b/");
@@ -65,14 +65,15 @@ fn mistakes_are_named() {
     }
     assert!(hint_of(&leader("lisen = 1").unwrap_err()).unwrap().contains("`listen`"));
     let file = leader("[tls]\ncert = \"a\"").unwrap().aggregator;
-    let error = load_http(file.http, false).unwrap_err();
+    let error = load_http(file.http, Start::default()).unwrap_err();
     assert!(error.to_string().contains("both `cert` and `key`"), "{error}");
 }
 
 #[test]
 fn a_helper_has_no_gateway() {
     let file: HelperFile = toml_text::parse("[jobs]\nmax_reports = 1\n[gateway]\n").unwrap();
-    let error = load(Role::Helper, file.aggregator, file.leader.gateway, false).err().unwrap();
+    let error =
+        load(Role::Helper, file.aggregator, file.leader.gateway, Start::default()).err().unwrap();
     assert!(error.to_string().contains("not to the helper"), "{error}");
 }
 
