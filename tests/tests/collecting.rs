@@ -61,7 +61,7 @@ fn a_look_too_early_costs_nothing() {
     let (code, open) = collect(&world, &["--deadline", "3"]);
     assert_eq!((code, &open["ready"]), (Some(1), &json!(false)), "{open}");
     assert!(open["error"].as_str().unwrap().contains("is still open"), "{open}");
-    assert!(open["hint"].as_str().unwrap().contains("run the same command after"), "{open}");
+    assert!(open["hint"].as_str().unwrap().contains("ask again after"), "{open}");
     assert!(jobs(&world).is_empty());
 
     // Whoever asks anyway leaves no job at the deadline, at SIGTERM or at Ctrl-C.
