@@ -153,7 +153,8 @@ fn tests(tally: &mut Tally) -> Result<()> {
         loop {
             let Some(program) = lock(&programs).next() else { return Ok(()) };
             println!("running {}", program.name);
-            lock(&tallied).add(&program.name, &program.command()?.output()?);
+            let done = program.command()?.output()?;
+            lock(&tallied).add(&program.name, &done);
         }
     };
     thread::scope(|scope| {
