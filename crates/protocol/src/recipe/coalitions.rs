@@ -262,8 +262,8 @@ impl Abilities {
         let one_issuer = issuer(Role::Leader) == issuer(Role::Helper);
         let uncovered = sees_senders && recipe.sampling.cover.is_zero();
         // Reports go on to the helper, and cover does not.
-        let follows =
-            sees_senders && (has(Party::Aggregator(Role::Helper)) || has(Party::Recorder));
+        let at_helper = [Party::Aggregator(Role::Helper), Party::Recorder, Party::Clock];
+        let follows = sees_senders && at_helper.into_iter().any(has);
         // A report passes an aggregator without a real device behind it if the aggregator lies, or
         // attester or issuer of its token, or if it checks none.
         let passes = |role| {

@@ -39,7 +39,7 @@ pub(super) async fn post(
     }
     let now = aggregator.environment.now();
     let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now)?;
-    if verdicts.iter().all(|verdict| verdict.outcome.is_err()) {
+    if !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict.outcome.is_err()) {
         // Its answer must not come earlier than that to cover.
         cover(&leader, *task.id(), body.bytes().len()).await?;
     }

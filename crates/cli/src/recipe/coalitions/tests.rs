@@ -96,6 +96,7 @@ fn every_epsilon_is_what_the_accountant_says() {
             () if has("relay") && has("leader") => senders,
             // Reports go on to the helper, and cover does not.
             () if has("relay") && has("helper") => senders,
+            () if has("relay") && has("clock at every party") => senders,
             () if has("recorder of all traffic") => senders,
             // The attester grants its token last, and the aggregator sees whether a report comes.
             () if has("attester A") && has("leader") => senders,
