@@ -32,6 +32,7 @@ pub mod number;
 pub mod rdp;
 pub mod recipe;
 pub mod relay;
+pub mod sampler;
 pub mod shuffle;
 pub mod uniform;
 

@@ -18,4 +18,5 @@ mod properties;
 mod rdp;
 mod rdp_events;
 mod recipe;
+mod sampler;
 mod shuffle;
