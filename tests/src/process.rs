@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// The path of the binary: `SOTTO_BIN`, or one that is built now in the profile of this program.
 pub fn sotto() -> Result<&'static Path> {
@@ -66,7 +66,7 @@ pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Ou
     command.output().context("cannot start sotto")
 }
 
-/// Runs a command of the binary that must succeed, and reads its one JSON value.
+/// Runs a command of the binary that must succeed, and reads its one JSON object.
 pub fn run_json<S: AsRef<OsStr>>(
     arguments: impl IntoIterator<Item = S>,
 ) -> Result<serde_json::Value> {
@@ -74,7 +74,13 @@ pub fn run_json<S: AsRef<OsStr>>(
     if !output.status.success() {
         bail!("sotto failed ({}): {}", output.status, shown(&output));
     }
-    serde_json::from_slice(&output.stdout).with_context(|| shown(&output))
+    read_json(&output)
+}
+
+/// The one JSON object that a command printed. It must fit the schema.
+pub fn read_json(output: &Output) -> Result<serde_json::Value> {
+    sotto_testing::output::read(&output.stdout)
+        .map_err(|reason| anyhow!("{reason}\n{}", shown(output)))
 }
 
 /// What a command printed, for messages.

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::pair::{Aggregator, Pair};
-use crate::process::{shown, sotto};
+use crate::process::{read_json, shown, sotto};
 use crate::service::Service;
 use crate::token_services::TokenServices;
 
@@ -154,13 +154,13 @@ impl World {
         command.output().context("cannot start sotto")
     }
 
-    /// Runs a command that must succeed, and reads its one JSON value.
+    /// Runs a command that must succeed, and reads its one JSON object.
     pub fn run_json(&self, arguments: &[&str]) -> Result<Value> {
         let output = self.run(&[&["--json"], arguments].concat())?;
         if !output.status.success() {
             bail!("sotto {arguments:?} failed ({}): {}", output.status, shown(&output));
         }
-        serde_json::from_slice(&output.stdout).with_context(|| shown(&output))
+        read_json(&output)
     }
 
     /// The exit code of a command, and everything that it printed.

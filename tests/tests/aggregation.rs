@@ -87,7 +87,7 @@ fn every_vdaf_in_time_interval_mode() {
         let uploaded = upload(&files, &measurements, time, pair.folder(), &[]).unwrap();
         assert_eq!(uploaded["accepted"], DEVICES, "{}", case.name);
         let collected = collect(&files, Some(time), &["--deadline", "60"]).unwrap();
-        assert_eq!(collected["report_count"], DEVICES, "{}", case.name);
+        assert_eq!(collected["count"], DEVICES, "{}", case.name);
         assert_eq!(collected["result"], expected(case), "{}", case.name);
         // The same request finds a finished job again.
         let again = collect(&files, Some(time), &["--deadline", "60"]).unwrap();
@@ -119,9 +119,9 @@ fn every_vdaf_in_leader_selected_mode() {
             let kept = collect(&files, None, &["--deadline", "60", "--keep"]).unwrap();
             let collected = collect(&files, None, &["--deadline", "60"]).unwrap();
             assert_eq!(kept, collected, "{}", case.name);
-            assert_eq!(collected["report_count"], DEVICES, "{}", case.name);
+            assert_eq!(collected["count"], DEVICES, "{}", case.name);
             assert_eq!(collected["result"], expected(case), "{}", case.name);
-            jobs.push(collected["collection_job_id"].clone());
+            jobs.push(collected["job_id"].clone());
         }
         assert_ne!(jobs[0], jobs[1], "{}", case.name);
     }

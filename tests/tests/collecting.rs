@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sotto_tests::process::Process;
+use sotto_tests::process::{Process, read_json};
 use sotto_tests::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ fn weekly() -> World {
 fn collect(world: &World, options: &[&str]) -> (Option<i32>, Value) {
     let arguments = world.collect_arguments("weekly", &[options, &["--json"]].concat());
     let output = world.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
-    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
+    (output.status.code(), read_json(&output).unwrap())
 }
 
 fn jobs(world: &World) -> Vec<Value> {
@@ -79,8 +79,8 @@ fn a_look_too_early_costs_nothing() {
     collector_of_today(&world).kill().unwrap();
     let left = jobs(&world);
     assert_eq!((left.len(), &left[0]["state"]), (1, &json!("pending")), "{left:?}");
-    assert_eq!(left[0]["interval"]["duration"], DAY);
-    let (code, cancelled) = collect(&world, &["--cancel", left[0]["id"].as_str().unwrap()]);
+    assert_eq!(left[0]["interval"]["duration_s"], DAY);
+    let (code, cancelled) = collect(&world, &["--cancel", left[0]["job_id"].as_str().unwrap()]);
     assert_eq!((code, &cancelled["cancelled"]), (Some(0), &json!(true)));
     assert!(jobs(&world).is_empty());
 
@@ -91,12 +91,12 @@ fn a_look_too_early_costs_nothing() {
         world.device(&format!("device-{i}"), i).unwrap();
     }
     let collected = world.collect("weekly").unwrap();
-    assert_eq!(collected["report_count"], 100);
+    assert_eq!(collected["count"], 100);
 
     // The result is not lost by a cancellation, and the same request finds it again.
     let left = jobs(&world);
     assert_eq!((left.len(), &left[0]["state"]), (1, &json!("finished")), "{left:?}");
-    let (code, kept) = collect(&world, &["--cancel", left[0]["id"].as_str().unwrap()]);
+    let (code, kept) = collect(&world, &["--cancel", left[0]["job_id"].as_str().unwrap()]);
     assert_eq!((code, &kept["cancelled"]), (Some(1), &json!(false)), "{kept}");
     assert_eq!(world.collect("weekly").unwrap(), collected);
     // Another interval is refused with the one that gives a result.
@@ -104,7 +104,7 @@ fn a_look_too_early_costs_nothing() {
     assert_eq!(code, Some(2), "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("was collected before"), "{refused}");
     let interval = &collected["interval"];
-    assert_eq!(interval["duration"], DAY);
+    assert_eq!(interval["duration_s"], DAY);
     let hint = refused["hint"].as_str().unwrap();
-    assert!(hint.contains(&format!("--interval {} {}", interval["start"], 7 * DAY)), "{hint}");
+    assert!(hint.contains(&format!("--interval {} {}", interval["start_s"], 7 * DAY)), "{hint}");
 }

@@ -70,7 +70,7 @@ fn nothing_that_identifies_or_reveals_is_logged() {
     let refused = get(pair.leader.address(), &format!("{jobs}/nothing")).unwrap();
     assert!((400..500).contains(&refused.status));
     let collected = collect(&files, Some(time), &["--deadline", "60"]).unwrap();
-    assert_eq!(collected["report_count"], 100);
+    assert_eq!(collected["count"], 100);
 
     let devices_address = connection.local_address().unwrap().to_string();
     let mut forbidden = vec![devices_address, "424243".into(), "42424300".into()];

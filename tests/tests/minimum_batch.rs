@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sotto_tests::cli::{collect, collect_arguments, upload};
 use sotto_tests::pair::Pair;
-use sotto_tests::process::{run, shown};
+use sotto_tests::process::{read_json, run, shown};
 
 const MODES: [(&str, bool); 2] = [("time-interval", true), ("leader-selected", false)];
 
@@ -23,16 +23,16 @@ fn a_batch_is_released_with_the_last_missing_report_and_not_before() {
         upload(&files, &measurements, time, pair.folder(), &[]).unwrap();
         let early = run(collect_arguments(&files, batch, &["--deadline", "2"])).unwrap();
         assert_eq!(early.status.code(), Some(1), "{}", shown(&early));
-        let answer: Value = serde_json::from_slice(&early.stdout).unwrap();
+        let answer = read_json(&early).unwrap();
         assert_eq!(answer["ready"], false);
-        assert!(answer.get("result").is_none() && answer.get("report_count").is_none());
+        assert!(answer.get("result").is_none() && answer.get("count").is_none());
         // Neither 29 nor 29 * 777 may appear in any form.
         for secret in ["29", "22533"] {
             assert!(!shown(&early).contains(secret), "{}", shown(&early));
         }
         upload(&files, &[json!(3)], time, pair.folder(), &[]).unwrap();
         let collected = collect(&files, batch, &["--deadline", "60"]).unwrap();
-        assert_eq!(collected["report_count"], 30);
+        assert_eq!(collected["count"], 30);
         assert_eq!(collected["result"], 29 * 777 + 3);
     }
 }

@@ -55,7 +55,7 @@ fn a_listed_author_cannot_aim_the_leader_at_a_server_of_their_own() {
     for (name, minutes) in [("a", 5), ("b", 20), ("c", 50), ("d", 50)] {
         let pass = world.device(name, minutes).unwrap();
         assert_eq!(pass["considered"].as_array().unwrap().len(), 1, "{pass}");
-        assert_ne!(pass["considered"][0]["recipe"], aimed["id"]);
+        assert_ne!(pass["considered"][0]["recipe_id"], aimed["entry_id"]);
         assert_eq!(checks(&pass), ["key_sets"], "{pass}");
         let reason = pass["silent"][0]["reason"].as_str().unwrap();
         assert!(reason.contains(&url) && reason.contains(&world.pair.helper.url), "{reason}");

@@ -85,7 +85,7 @@ fn from_keys_to_an_estimate() {
     for i in 0..20 {
         let pass = world.device(&format!("device-{i}"), i * 5).unwrap();
         assert_eq!(considered(&pass), 1, "{pass}");
-        assert_eq!(pass["considered"][0]["recipe"], published["id"]);
+        assert_eq!(pass["considered"][0]["recipe_id"], published["entry_id"]);
     }
     // Nobody answers twice.
     let again = world.device("device-3", 15).unwrap();
@@ -95,14 +95,14 @@ fn from_keys_to_an_estimate() {
 
     let collected = world.collect("commute").unwrap();
     assert_eq!(collected["result"], json!([3, 6, 11]));
-    assert_eq!(collected["report_count"], 20);
-    assert_eq!(collected["recipe_id"], published["id"]);
-    for (estimate, (label, truth)) in collected["estimates"].as_array().unwrap().iter().zip([
+    assert_eq!(collected["count"], 20);
+    assert_eq!(collected["recipe_id"], published["entry_id"]);
+    for (estimate, (label, truth)) in collected["buckets"].as_array().unwrap().iter().zip([
         ("short", 3.0),
         ("middle", 6.0),
         ("long", 11.0),
     ]) {
-        assert_eq!(estimate["bucket"], label);
+        assert_eq!(estimate["label"], label);
         let number = |key: &str| estimate[key].as_f64().unwrap();
         assert!((number("estimate") - truth).abs() < 1e-6, "{estimate}");
         assert!(number("lo95") <= truth && truth <= number("hi95"), "{estimate}");
@@ -156,7 +156,7 @@ fn keys_change_and_the_leader_dies_while_reports_wait() {
     device(&world, "h");
 
     let collected = world.collect("commute").unwrap();
-    assert_eq!(collected["report_count"], 8);
+    assert_eq!(collected["count"], 8);
     assert_eq!(collected["result"], json!([2, 3, 3]));
 }
 

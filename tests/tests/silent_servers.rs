@@ -89,7 +89,7 @@ fn a_collection_ends_at_its_deadline() {
     // Nothing was lost.
     for time in [time, other] {
         let collected = collect(&files, Some(time), &["--deadline", "120"]).unwrap();
-        assert_eq!(collected["report_count"], 10);
+        assert_eq!(collected["count"], 10);
     }
 }
 
@@ -136,7 +136,7 @@ fn an_upload_keeps_what_it_could_not_send_and_resumes() {
     assert!(run_in_time(&upload_arguments(&files, &["--resume"])).status.success());
     // Some arrived twice. Each counts once.
     let collected = collect(&files, Some(time), &["--deadline", "120"]).unwrap();
-    assert_eq!((&collected["report_count"], &collected["result"]), (&20.into(), &20.into()));
+    assert_eq!((&collected["count"], &collected["result"]), (&20.into(), &20.into()));
 }
 
 #[test]

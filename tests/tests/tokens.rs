@@ -149,7 +149,7 @@ impl Scene {
     fn collect(&self, recipe: &str, counts: [u64; 3]) {
         let collected = self.world.collect(recipe).unwrap();
         assert_eq!(collected["result"], json!(counts), "{collected}");
-        assert_eq!(collected["report_count"], counts.iter().sum::<u64>());
+        assert_eq!(collected["count"], counts.iter().sum::<u64>());
     }
 }
 

@@ -32,7 +32,7 @@ use crate::output::{Outcome, Output};
     sotto account gaussian --epsilon 1 --delta 1e-8           how much noise for epsilon 1\n  \
     sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
     sotto account shuffle --epsilon0 4 --n 10000 --delta 1e-10\n\n\
-    docs/privacy-accounting.md has the theorems, what they assume, and the fields of --json."
+    docs/privacy-accounting.md has the theorems and what they assume, docs/json.md the keys of --json."
 )]
 pub(crate) struct AccountArgs {
     #[command(subcommand)]

@@ -1,7 +1,7 @@
 //! The command line: one table of all commands. Help, completions and man pages come from it.
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::{Outcome, Output};
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     keys::KeysArgs,
     log::LogCommandArgs,
     recipe::RecipeCommandArgs,
+    schema::SchemaArgs,
     serve::ServeArgs,
     task::TaskArgs,
     upload::UploadArgs,
@@ -61,12 +62,23 @@ enum Command {
     Vectors(VectorsArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
+    /// Print the JSON Schema of what commands print with --json.
+    #[command(hide = true)]
+    Schema(SchemaArgs),
     /// Write man pages.
     #[command(hide = true)]
     Man(ManArgs),
 }
 
 impl Cli {
+    /// The arguments of this process, and the names of the command, like `log list`.
+    pub(crate) fn read() -> Result<(Self, String), clap::Error> {
+        let mut matches = Self::command().try_get_matches()?;
+        let command = names(&matches).join(" ");
+        let cli = Self::from_arg_matches_mut(&mut matches);
+        Ok((cli.map_err(|error| error.format(&mut Self::command()))?, command))
+    }
+
     /// Runs the command.
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
         match self.command {
@@ -83,15 +95,21 @@ impl Cli {
             Command::Interop(args) => args.run(output),
             Command::Vectors(args) => args.run(output),
             Command::Completions(args) => args.run(output),
+            Command::Schema(args) => args.run(output),
             Command::Man(args) => args.run(output),
         }
     }
 }
 
+fn names(matches: &ArgMatches) -> Vec<&str> {
+    match matches.subcommand() {
+        None => Vec::new(),
+        Some((name, inner)) => [vec![name], names(inner)].concat(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

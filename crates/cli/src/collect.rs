@@ -12,7 +12,8 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::ProgressBar;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use sotto_client::{
     AuthToken, Cancelled, CollectError, Collected, CollectionJob, Collector, ExchangeError, Poll,
     Progress, RetryPolicy,
@@ -30,6 +31,7 @@ use crate::patience::{Limit, Over, Patience};
 use crate::random;
 use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
+use crate::vocabulary::{self, Bucket};
 
 /// The deadline without `--deadline`.
 const DEADLINE: &str = "10m";
@@ -83,7 +85,7 @@ pub(crate) struct CollectArgs {
 impl CollectArgs {
     pub(crate) fn run(mut self, output: &Output) -> Result<Outcome> {
         let spinner = output.spinner("asking the leader");
-        let (shown, told) = (spinner.clone(), *output);
+        let (shown, told) = (spinner.clone(), output.clone());
         let tell = move |line: &str| shown.suspend(|| told.remark(line));
         let limit = Limit::Total(Duration::from_secs(self.deadline).max(SHORTEST));
         let patience = Patience::new(limit, tell)?;
@@ -116,7 +118,7 @@ impl CollectArgs {
         }
         let query = match self.query(&task, recipe.as_ref(), now()?)? {
             Ok(query) => query,
-            Err(open) => return not_ready(output, &open.to_string(), &open.hint()),
+            Err(open) => return output.not_ready(&open.to_string(), &open.hint()),
         };
         let collected = match self.wait(&collector, &query, spinner) {
             Err(error) if is_overlap(&error) && jobs::make_room(&collector, &query, output)? => {
@@ -128,7 +130,7 @@ impl CollectArgs {
             Err(CollectError::NotReady { job, reason }) => {
                 match give_up(&collector, job, reason, patience)? {
                     Ok(collected) => collected,
-                    Err((message, hint)) => return not_ready(output, &message, hint),
+                    Err((message, hint)) => return output.not_ready(&message, hint),
                 }
             }
             Err(error) => return explain(error, &task),
@@ -278,15 +280,6 @@ fn give_up(
     Ok(Err((message, "nothing is lost, and no job is left: run the same command later")))
 }
 
-fn not_ready(output: &Output, message: &str, hint: &str) -> Result<Outcome> {
-    if output.json() {
-        output.value(&json!({ "error": message, "hint": hint, "ready": false }))?;
-    } else {
-        output.remark(format!("{message}\n hint: {hint}"));
-    }
-    Ok(Outcome::No)
-}
-
 fn is_overlap(error: &CollectError) -> bool {
     matches!(error, CollectError::Exchange(ExchangeError::Problem(problem))
         if problem.is(ProblemType::BatchOverlap))
@@ -318,6 +311,30 @@ fn explain<T>(error: CollectError, task: &Task) -> Result<T> {
     Err(error).hint(hint)
 }
 
+/// A collected batch.
+#[derive(Serialize)]
+struct Batch<'a> {
+    task_id: String,
+    batch_mode: BatchModeName,
+    job_id: &'a str,
+    count: u64,
+    interval: vocabulary::Interval,
+    /// What leader and helper summed.
+    result: Value,
+    #[serde(flatten)]
+    answer: Option<Answer>,
+}
+
+/// The answer to a recipe.
+#[derive(Serialize)]
+struct Answer {
+    recipe_id: String,
+    name: String,
+    population: u64,
+    rate: f64,
+    buckets: Vec<Bucket>,
+}
+
 fn print(
     output: &Output,
     task: &Task,
@@ -325,31 +342,34 @@ fn print(
     collected: &Collected,
 ) -> Result<()> {
     let collection = &collected.collection;
-    let estimates = recipe.map(|recipe| estimated::rows(recipe, collection)).transpose()?;
+    let answer = |recipe: &Recipe| -> Result<Answer> {
+        Ok(Answer {
+            recipe_id: recipe.id().to_string(),
+            name: recipe.name.clone(),
+            population: recipe.who.population,
+            rate: recipe.sampling.rate.to_f64(),
+            buckets: estimated::buckets(recipe, collection)?,
+        })
+    };
+    let answer = recipe.map(answer).transpose()?;
+    if output.json() {
+        return output.value(&Batch {
+            task_id: task.id().to_string(),
+            batch_mode: task.configuration().batch_mode().into(),
+            job_id: collected.job.id(),
+            count: collection.report_count,
+            interval: vocabulary::Interval::of(task, collection.interval),
+            result: collection.result.to_json(),
+            answer,
+        });
+    }
+    match &answer {
+        Some(answer) => output.line(estimated::table(&answer.buckets))?,
+        None => output.line(table(&collection.result))?,
+    }
     let precision = task.configuration().time_precision();
     let start = collection.interval.start().start_seconds(precision);
     let duration = collection.interval.duration().as_seconds(precision);
-    if output.json() {
-        let mut value = json!({
-            "task_id": task.id().to_string(),
-            "batch_mode": BatchModeName::from(task.configuration().batch_mode()),
-            "collection_job_id": collected.job.id(),
-            "report_count": collection.report_count,
-            "interval": { "start": start, "duration": duration },
-            "result": collection.result.to_json(),
-        });
-        if let (Some(recipe), Some(rows)) = (recipe, &estimates) {
-            value["recipe_id"] = recipe.id().to_string().into();
-            value["population"] = recipe.who.population.into();
-            value["sampling_rate"] = recipe.sampling.rate.to_f64().into();
-            value["estimates"] = estimated::value(rows).into();
-        }
-        return output.value(&value);
-    }
-    match &estimates {
-        Some(rows) => output.line(estimated::table(rows))?,
-        None => output.line(table(&collection.result))?,
-    }
     output.remark(format!(
         "{} reports from {} to {}",
         collection.report_count,

@@ -29,10 +29,8 @@ use crate::random;
 /// Runs everything in one process.
 #[derive(Debug, Args)]
 #[command(after_help = "Your own question, before any operator exists:\n  sotto recipe new\n  \
-    sotto demo --recipe FILE\n\nWith --json, one object: devices, participated, min_batch, batches, buckets, \
-    reports, privacy, relay and tokens (these three not with --exact), elapsed_s. A bucket has its label, the true value (known to \
-    the demo, which plays every part), the estimate that the analyst gets, its standard error and 95 % \
-    interval (noise and sampling together), and the interval of the noise alone.")]
+    sotto demo --recipe FILE\n\n`true` is known to the demo alone, which plays every part. docs/json.md \
+    has the keys of --json.")]
 pub(crate) struct DemoArgs {
     /// The number of simulated devices.
     #[arg(long, value_name = "N", default_value_t = 2_000, conflicts_with = "data", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -182,7 +180,7 @@ impl DemoArgs {
             result.reports.accepted, result.elapsed_s
         ))?;
         if let Some(privacy) = &result.privacy {
-            let (epsilon, delta) = (privacy.epsilon, privacy.delta);
+            let (epsilon, delta) = (privacy.claimed_epsilon, privacy.delta.to_f64());
             output.line(format!(
                 "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, assuming that up to \
                  {} devices in all are dishonest and that the servers see how many answered (the paper's \

@@ -96,7 +96,7 @@ impl NewArgs {
         write(&self.out, &key, self.force)?;
         let config = KeySet::config_text(key.config());
         if output.json() {
-            output.value(&json!({ "file": self.out, "id": id, "hpke_config": config }))?;
+            output.value(&json!({ "file": self.out, "key_id": id, "hpke_config": config }))?;
         } else {
             output.line(config)?;
             output.remark(format!(

@@ -22,6 +22,7 @@ mod problem_words;
 mod random;
 mod recipe;
 mod recipe_file;
+mod schema;
 mod serve;
 mod signals;
 mod signer_file;
@@ -33,12 +34,13 @@ mod toml_text;
 mod trust_file;
 mod upload;
 mod vectors;
+mod vocabulary;
 mod workers;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
 
 use crate::cli::Cli;
 use crate::output::{Outcome, Output};
@@ -47,11 +49,11 @@ use crate::output::{Outcome, Output};
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (cli, command) = match Cli::read() {
+        Ok(read) => read,
         Err(error) => return usage(&error),
     };
-    let output = Output::new(cli.json);
+    let output = Output::new(cli.json, Some(command));
     match cli.run(&output) {
         Ok(Outcome::Yes) => ExitCode::SUCCESS,
         Ok(Outcome::No) => ExitCode::FAILURE,
@@ -65,16 +67,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version go to stdout, usage errors to stderr. With `--json`, a usage error is JSON on
-/// stdout.
+/// Help and version go to stdout, usage errors to stderr. With `--json`, a version is JSON, and so
+/// is a usage error, on stdout.
 fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
-    if json && error.use_stderr() {
+    if json && error.kind() == ErrorKind::DisplayVersion {
+        let version = serde_json::json!({ "version": env!("CARGO_PKG_VERSION") });
+        let _ = Output::new(true, Some("version".to_owned())).value(&version);
+    } else if json && error.use_stderr() {
         let text = error.to_string();
         // The error message ends at the first empty line; the usage follows.
         let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
         let message = lines.collect::<Vec<_>>().join(" ");
-        Output::new(true).failure(&anyhow::anyhow!("{}", message.trim_start_matches("error: ")));
+        let error = anyhow::anyhow!("{}", message.trim_start_matches("error: "));
+        Output::new(true, None).failure(&error);
     } else {
         // If the terminal is gone, there is nobody to tell.
         let _ = error.print();

@@ -1,7 +1,8 @@
 //! What the commands print, and their exit codes.
 //!
 //! Data goes to stdout, progress and remarks to stderr. With `--json`, stdout carries exactly one
-//! JSON value, even if the command fails. Colour and progress bars appear on terminals only.
+//! JSON object, even if the command fails; its words are in [`crate::vocabulary`]. Colour and
+//! progress bars appear on terminals only.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -10,7 +11,9 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use serde_json::json;
+
+/// The version of all JSON that is printed. `docs/json.md` says what may change without a new one.
+const SCHEMA: &str = "sotto/1";
 
 /// The result of a command that ran without errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,20 +27,43 @@ pub(crate) enum Outcome {
 }
 
 /// Where and how to print.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Output {
     json: bool,
     colour: bool,
+    /// What was asked, like `log list`; `None` if that is not known.
+    command: Option<String>,
+}
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Printed<'a, T> {
+    schema: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Why a command failed.
+#[derive(Serialize)]
+struct Failure<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    /// Set if the batch is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<bool>,
 }
 
 impl Output {
     /// Reads the terminal and the environment (`NO_COLOR`, `TERM`).
-    pub(crate) fn new(json: bool) -> Self {
+    pub(crate) fn new(json: bool, command: Option<String>) -> Self {
         let colour = !json
             && io::stdout().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Self { json, colour }
+        Self { json, colour, command }
     }
 
     /// Whether `--json` was given.
@@ -51,10 +77,18 @@ impl Output {
         Ok(())
     }
 
-    /// Prints the one JSON value of the command.
+    /// Prints the one JSON object of the command.
     pub(crate) fn value(&self, value: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string_pretty(value)?;
-        self.line(text)
+        self.line(serde_json::to_string_pretty(&self.versioned(value))?)
+    }
+
+    /// The same on one line, for other places than stdout.
+    pub(crate) fn value_line(&self, value: &impl Serialize) -> Result<String> {
+        Ok(serde_json::to_string(&self.versioned(value))?)
+    }
+
+    fn versioned<'a, T>(&'a self, value: &'a T) -> Printed<'a, T> {
+        Printed { schema: SCHEMA, command: self.command.as_deref(), value }
     }
 
     /// Prints a remark to stderr; silent with `--json`. Ignores a closed stderr.
@@ -101,11 +135,7 @@ impl Output {
         let message = message(error);
         let hint = hint_of(error);
         if self.json {
-            let mut value = json!({ "error": message });
-            if let Some(hint) = hint {
-                value["hint"] = hint.into();
-            }
-            let _ = self.value(&value);
+            let _ = self.value(&Failure { error: &message, hint, ready: None });
             return;
         }
         let mut stderr = io::stderr().lock();
@@ -113,6 +143,15 @@ impl Output {
         if let Some(hint) = hint {
             let _ = writeln!(stderr, " hint: {hint}");
         }
+    }
+
+    /// Prints that a batch is not ready yet, and what to do. Nothing failed.
+    pub(crate) fn not_ready(&self, error: &str, hint: &str) -> Result<Outcome> {
+        match self.json {
+            true => self.value(&Failure { error, hint: Some(hint), ready: Some(false) })?,
+            false => self.remark(format!("{error}\n hint: {hint}")),
+        }
+        Ok(Outcome::No)
     }
 }
 

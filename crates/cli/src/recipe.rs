@@ -5,7 +5,7 @@ mod check;
 mod coalitions;
 pub(crate) mod describe;
 mod diff;
-mod examine;
+pub(crate) mod examine;
 pub(crate) mod example;
 mod explain;
 #[cfg(test)]

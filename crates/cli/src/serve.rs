@@ -100,8 +100,8 @@ struct Ready {
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
     pid: u32,
-    /// The tasks of an aggregator.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How many tasks an aggregator serves.
+    #[serde(rename = "task_count", skip_serializing_if = "Option::is_none")]
     tasks: Option<usize>,
 }
 
@@ -184,7 +184,7 @@ impl ServeArgs {
         let (listen, admin_listen) = (server.addr(), server.admin_addr());
         let ready = Ready { role, listen, admin_listen, pid: std::process::id(), tasks };
         if let Some(path) = &self.ready_file {
-            private_file::write(path, &serde_json::to_string(&ready)?, true)?;
+            private_file::write(path, &output.value_line(&ready)?, true)?;
         }
         if output.json() {
             return output.value(&ready);

@@ -142,7 +142,7 @@ impl UploadArgs {
         bar: &ProgressBar,
         output: &Output,
     ) -> Result<(Uploader, Patience)> {
-        let (shown, told) = (bar.clone(), *output);
+        let (shown, told) = (bar.clone(), output.clone());
         let tell = move |line: &str| shown.suspend(|| told.remark(line));
         let patience = Patience::new(Limit::Exchange(Duration::from_secs(self.deadline)), tell)?;
         patience.name_servers(&task);

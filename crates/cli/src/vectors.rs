@@ -40,22 +40,20 @@ enum VectorsCommand {
 struct Verdict {
     file: PathBuf,
     pass: bool,
+    /// The VDAF, or what the file of token vectors is about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    vdaf: Option<String>,
+    subject: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shares: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "count", skip_serializing_if = "Option::is_none")]
     reports: Option<usize>,
     /// Operations that succeeded, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     succeeded: Option<usize>,
     /// Operations that failed, as expected.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "refused", skip_serializing_if = "Option::is_none")]
     failed: Option<usize>,
-    /// The subject of a file of token vectors.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tokens: Option<&'static str>,
-    /// Values that are equal, as expected.
+    /// Values of token vectors that are equal, as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<usize>,
     /// The first difference.
@@ -77,7 +75,7 @@ impl VectorsArgs {
         let passed = verdicts.iter().filter(|verdict| verdict.pass).count();
         let failed = verdicts.len() - passed;
         if output.json() {
-            output.value(&json!({ "passed": passed, "failed": failed, "files": verdicts }))?;
+            output.value(&json!({ "passed": passed, "failed": failed, "verdicts": verdicts }))?;
         } else {
             output.remark(format!("{passed} passed, {failed} failed"));
         }
@@ -95,18 +93,17 @@ impl Verdict {
     }
 
     fn passed(&self) -> String {
-        let [values, equal, refused] =
-            [self.values, self.succeeded, self.failed].map(Option::unwrap_or_default);
-        if let Some(about) = self.tokens {
+        let subject = self.subject.as_deref().unwrap_or_default();
+        let [equal, refused] = [self.succeeded, self.failed].map(Option::unwrap_or_default);
+        if let Some(values) = self.values {
             return format!(
-                "{about}, {values} values equal, {equal} accepted and {refused} refused, as expected"
+                "{subject}, {values} values equal, {equal} accepted and {refused} refused, as expected"
             );
         }
-        let vdaf = self.vdaf.as_deref().unwrap_or_default();
         let [shares, reports] =
             [self.shares.map(usize::from), self.reports].map(Option::unwrap_or_default);
         format!(
-            "{vdaf}, shares {shares}, reports {reports}, operations {equal} equal and {refused} refused, \
+            "{subject}, shares {shares}, reports {reports}, operations {equal} equal and {refused} refused, \
              as expected"
         )
     }
@@ -120,7 +117,7 @@ fn check(file: &Path) -> Verdict {
         .and_then(|text| match sotto_testing::vectors::check(&text) {
             Some(Ok(checked)) => Ok(Verdict {
                 pass: true,
-                tokens: Some(checked.about),
+                subject: Some(checked.about.to_owned()),
                 values: Some(checked.values),
                 succeeded: Some(checked.accepted),
                 failed: Some(checked.refused),
@@ -145,7 +142,7 @@ fn vdaf(text: &str, name: &str) -> std::result::Result<Verdict, String> {
     })?;
     Ok(Verdict {
         pass: true,
-        vdaf: Some(report.vdaf),
+        subject: Some(report.vdaf),
         shares: Some(report.shares),
         reports: Some(report.reports),
         succeeded: Some(report.succeeded),

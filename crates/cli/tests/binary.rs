@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::json;
+
 fn sotto(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sotto")).args(arguments).env("NO_COLOR", "1").output().unwrap()
 }
@@ -16,10 +18,6 @@ fn stdout(output: &Output) -> String {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 fn text(path: &Path) -> &str {
@@ -188,7 +186,7 @@ fn keys_are_written_once() {
     let path = folder.path().join("key.toml");
     let first = sotto(&["keys", "new", "--id", "7", "--out", text(&path), "--json"]);
     assert_eq!(first.status.code(), Some(0));
-    assert_eq!(json(&first)["id"], 7);
+    assert_eq!(json(&first)["key_id"], 7);
     let again = sotto(&["keys", "new", "--out", text(&path)]);
     assert_eq!(again.status.code(), Some(2));
     assert!(stderr(&again).contains("hint:"), "{}", stderr(&again));
@@ -198,8 +196,9 @@ fn keys_are_written_once() {
 fn keys_get_different_ids_by_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key.toml");
-    let id =
-        |_| json(&sotto(&["keys", "new", "--force", "--out", text(&path), "--json"]))["id"].clone();
+    let id = |_| {
+        json(&sotto(&["keys", "new", "--force", "--out", text(&path), "--json"]))["key_id"].clone()
+    };
     let ids: Vec<Value> = (0..9).map(id).collect();
     // They are all equal by chance once in 2^64 runs.
     assert!(ids.iter().any(|id| *id != ids[0]), "{ids:?}");
@@ -225,8 +224,8 @@ fn vectors_pass_or_say_where_they_differ() {
     assert_eq!(output.status.code(), Some(1));
     let report = json(&output);
     assert_eq!((&report["passed"], &report["failed"]), (&1.into(), &2.into()));
-    assert!(report["files"][1]["difference"].as_str().unwrap().contains("unshard"), "{report}");
-    assert!(report["files"][2]["difference"].as_str().unwrap().contains("read"), "{report}");
+    assert!(report["verdicts"][1]["difference"].as_str().unwrap().contains("unshard"), "{report}");
+    assert!(report["verdicts"][2]["difference"].as_str().unwrap().contains("read"), "{report}");
 }
 
 #[test]
@@ -245,8 +244,8 @@ fn token_vectors_pass_or_say_where_they_differ() {
     assert_eq!(output.status.code(), Some(1));
     let report = json(&output);
     assert_eq!((&report["passed"], &report["failed"]), (&1.into(), &1.into()));
-    assert!(report["files"][0]["values"].as_u64().unwrap() > 280, "{report}");
-    let difference = report["files"][1]["difference"].as_str().unwrap();
+    assert!(report["verdicts"][0]["values"].as_u64().unwrap() > 280, "{report}");
+    let difference = report["verdicts"][1]["difference"].as_str().unwrap();
     assert!(difference.starts_with("T2.attester.index_result: "), "{report}");
 }
 

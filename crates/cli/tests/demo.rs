@@ -5,6 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::{json, read};
+
 fn demo(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_sotto")).arg("demo").args(arguments).output().unwrap()
 }
@@ -18,13 +20,15 @@ fn the_exact_demo_is_exact_and_repeatable() {
     let run = || -> Value {
         let output = demo(&["--exact", "--json", "--seed", "7", "--devices", "300"]);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+        json(&output)
     };
     let (first, second) = (run(), run());
     assert_eq!(first["buckets"], second["buckets"]);
     assert_eq!(
         keys(&first),
         BTreeSet::from([
+            "schema",
+            "command",
             "devices",
             "participated",
             "min_batch",
@@ -58,7 +62,7 @@ fn the_exact_demo_is_exact_and_repeatable() {
 #[test]
 fn people_get_a_chart_and_an_honest_word() {
     let output = demo(&["--devices", "40", "--seed", "1"]);
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = String::from_utf8(output.stdout).unwrap();
     for part in ["queen", "█", "What each party saw", "Not private yet", "Try next"] {
         assert!(shown.contains(part), "{part}: {shown}");
@@ -70,7 +74,7 @@ fn people_get_a_chart_and_an_honest_word() {
 fn a_batch_that_cannot_fill_is_refused_at_once() {
     let output = demo(&["--devices", "10", "--min-batch-size", "11", "--json"]);
     assert_eq!(output.status.code(), Some(2));
-    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = json(&output);
     assert!(error["hint"].as_str().unwrap().contains("--devices"));
 }
 
@@ -81,7 +85,7 @@ fn a_batch_that_cannot_fill_is_refused_at_once() {
 fn the_demo_samples_randomizes_and_says_what_it_cost() {
     let output = demo(&["--json", "--seed", "7", "--devices", "600"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = json(&output);
     let number = |value: &Value| value.as_f64().unwrap();
     let participated = number(&result["participated"]);
     assert!((participated - 300.0).abs() < 5.0 * 150f64.sqrt(), "{participated}");
@@ -90,10 +94,11 @@ fn the_demo_samples_randomizes_and_says_what_it_cost() {
     let privacy = &result["privacy"];
     let (epsilon, local) = (number(&privacy["epsilon"]), number(&privacy["local_epsilon"]));
     assert!(number(&privacy["paper_epsilon"]) < epsilon && epsilon < local, "{privacy}");
-    assert_eq!(privacy["sampling_rate"], 0.5);
-    assert_eq!(privacy["log_index"], 5, "after five key sets");
-    assert_eq!(result["tokens"], 1_200, "two for each device, whether it takes part or not");
-    assert_eq!(privacy["recipe_id"].as_str().unwrap().len(), 64);
+    assert_eq!(result["rate"], 0.5);
+    assert_eq!(result["index"], 5, "after five key sets");
+    let granted = &result["tokens"]["granted"];
+    assert_eq!(*granted, 1_200, "two for each device, whether it takes part or not");
+    assert_eq!(result["recipe_id"].as_str().unwrap().len(), 64);
     let buckets = result["buckets"].as_array().unwrap();
     let total: f64 = buckets.iter().map(|bucket| number(&bucket["estimate"])).sum();
     assert!((total - 2.0 * participated).abs() < 1e-6, "unbiased corrections cancel: {total}");
@@ -146,7 +151,7 @@ fn somebody_asks_their_own_question_before_any_operator_exists() {
     let path = folder.path().join("values.csv");
     std::fs::write(&path, format!("minutes\n{values}\"\"\n\"\"\n")).unwrap();
     let demo = ["demo", "--recipe", "commute.toml", "--data", "values.csv"];
-    let found: Value = serde_json::from_str(&run(&[&demo[..], &["--json"]].concat())).unwrap();
+    let found = read(run(&[&demo[..], &["--json"]].concat()).as_bytes());
     assert_eq!(found["devices"], 62);
     let truth = |bucket: &Value| (bucket["label"].clone(), bucket["true"].as_u64().unwrap());
     let truth: Vec<_> = found["buckets"].as_array().unwrap().iter().map(truth).collect();
@@ -185,7 +190,7 @@ fn sums_can_be_tried_too() {
     new.extend(["--population", "60", "--rate", "1", "--min-batch", "20", "--insecure-exact"]);
     run(&new);
     let demo = ["demo", "--recipe", "total.toml", "--devices", "60", "--seed", "3", "--json"];
-    let found: Value = serde_json::from_slice(&run(&demo)).unwrap();
+    let found = read(&run(&demo));
     assert_eq!((&found["participated"], &found["min_batch"]), (&Value::from(60), &Value::from(20)));
     let sum = &found["buckets"][0];
     assert_eq!(sum["label"], "sum");

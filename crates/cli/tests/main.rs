@@ -7,7 +7,24 @@ mod account;
 mod binary;
 mod demo;
 mod interop;
+mod json;
 mod log;
 mod mistakes;
 mod recipe;
 mod serve;
+
+use std::process::Output;
+
+use serde_json::Value;
+
+/// The one JSON object that a command printed, which must fit the schema.
+#[track_caller]
+fn json(output: &Output) -> Value {
+    read(&output.stdout)
+}
+
+/// The same, from what was printed.
+#[track_caller]
+fn read(printed: &[u8]) -> Value {
+    sotto_testing::output::read(printed).unwrap_or_else(|reason| panic!("{reason}"))
+}

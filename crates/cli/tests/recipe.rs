@@ -14,6 +14,8 @@ use sotto_crypto::note::NoteKey;
 use sotto_wire::{Checkpoint, Entry, Note, Recipe, TlogProof};
 use tempfile::TempDir;
 
+use crate::read;
+
 pub(crate) fn sotto(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sotto"))
         .args(arguments)
@@ -34,7 +36,7 @@ fn good(folder: &Path, arguments: &[&str]) -> String {
 fn good_json(folder: &Path, arguments: &[&str]) -> Value {
     let mut arguments = arguments.to_vec();
     arguments.push("--json");
-    serde_json::from_str(&good(folder, &arguments)).unwrap()
+    read(good(folder, &arguments).as_bytes())
 }
 
 fn failed(folder: &Path, arguments: &[&str]) -> String {
@@ -182,7 +184,7 @@ fn a_new_recipe_is_checked_shown_and_explained() {
     assert_eq!(json["crowd"]["safe_min_batch"], 19_434);
     let privacy = &json["privacy"];
     let computed = privacy["computed_epsilon"].as_f64().unwrap();
-    assert!(computed <= privacy["claimed_epsilon"].as_f64().unwrap());
+    assert!(computed <= privacy["epsilon"].as_f64().unwrap());
     assert!(privacy["paper_epsilon"].as_f64().unwrap() < computed);
     assert!(privacy["colluding"]["epsilon"].as_f64().unwrap() < 4.0);
     assert_eq!(json["contribution"]["vdaf"]["type"], "Prio3Histogram");
@@ -248,15 +250,22 @@ fn published_recipes_come_with_entry_and_proof() {
     let published = good_json(folder.path(), &publish);
     assert_eq!(published["index"], 0);
     let entry = Entry::parse(&fs::read(folder.path().join("commute.recipe")).unwrap()).unwrap();
-    assert_eq!(published["id"], entry.id().to_string());
+    assert_eq!(published["entry_id"], entry.id().to_string());
     assert_eq!(entry.recipe().unwrap().author.name.as_str(), "analytics.example");
     let proof = TlogProof::parse(&fs::read(folder.path().join("commute.proof")).unwrap()).unwrap();
     assert_eq!(proof.index, 0);
     // Publishing again gives the same result, from the TOML and from the signed entry.
-    assert_eq!(good_json(folder.path(), &publish)["id"], published["id"]);
+    assert_eq!(good_json(folder.path(), &publish)["entry_id"], published["entry_id"]);
     good(folder.path(), &["recipe", "publish", "commute.recipe", "--log", &url]);
-    let canonical = good(folder.path(), &["recipe", "show", "commute.recipe", "--json"]);
-    assert_eq!(Recipe::parse(canonical.trim_end().as_bytes()).unwrap(), *entry.recipe().unwrap());
+    let show = ["recipe", "show", "commute.recipe"];
+    let canonical = good(folder.path(), &[&show[..], &["--canonical"]].concat());
+    let canonical = canonical.trim_end().as_bytes();
+    assert_eq!(Recipe::parse(canonical).unwrap(), *entry.recipe().unwrap());
+    let shown = good_json(folder.path(), &show);
+    assert_eq!(shown["recipe"], serde_json::from_slice::<Value>(canonical).unwrap());
+    assert_eq!((&shown["recipe_id"], &shown["signed"]), (&published["entry_id"], &json!(true)));
+    let error = failed(folder.path(), &["recipe", "show", "commute.toml", "--canonical"]);
+    assert!(error.contains("it has no id"), "{error}");
     // Another recipe with the same name does not replace the first.
     let path = folder.path().join("commute.toml");
     fs::write(&path, fs::read_to_string(&path).unwrap().replace("How long", "How far")).unwrap();
@@ -283,7 +292,7 @@ fn a_recipe_with_tokens_is_not_published_without_its_keys() {
         assert!(text.contains(tokens), "{text}");
     }
     let checked = good_json(folder.path(), &["recipe", "check", "commute.toml"]);
-    assert_eq!((&checked["ok"], &checked["id"]), (&json!(true), &json!(null)));
+    assert_eq!((&checked["ok"], &checked["recipe_id"]), (&json!(true), &json!(null)));
     assert_eq!(checked["warnings"], json!([]));
     let shown = good(folder.path(), &["recipe", "show", "commute.toml"]);
     assert!(shown.contains("the leader checks a token of issuer-a.example"), "{shown}");
@@ -294,7 +303,7 @@ fn a_recipe_with_tokens_is_not_published_without_its_keys() {
         "leader": { "issuer": "issuer-a.example" },
         "helper": { "issuer": "issuer-b.example" },
     });
-    assert_eq!(shown["parties"]["tokens"], kind, "no placeholders are shown");
+    assert_eq!(shown["recipe"]["parties"]["tokens"], kind, "no placeholders are shown");
     let url = one_entry_log();
     let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key", "--log", &url];
     let error = failed(folder.path(), &publish);
@@ -432,7 +441,7 @@ fn operators_publish_their_keys() {
     let url = one_entry_log();
     let issuer = ["--encapsulation-key", "hpke.toml", "--log", &url];
     let published = good_json(folder, &[&none[..4], &issuer[..]].concat());
-    assert_eq!((&published["keys"], &published["encapsulation_keys"]), (&0.into(), &1.into()));
+    assert_eq!((&published["hpke_keys"], &published["encapsulation_keys"]), (&0.into(), &1.into()));
 }
 
 #[test]
@@ -500,7 +509,7 @@ fn a_question_comes_before_its_operators() {
     assert!(checked.contains("operators         FAILED  [parties] is missing"), "{checked}");
     assert!(checked.contains("device computes"), "everything else is shown: {checked}");
     let shown = good_json(folder, &["recipe", "show", "commute.toml"]);
-    assert_eq!(shown["parties"], json!(null), "no placeholders are shown");
+    assert_eq!(shown["recipe"]["parties"], json!(null), "no placeholders are shown");
     assert!(
         good(folder, &["recipe", "show", "commute.toml"]).contains("none yet: fill in [parties]")
     );

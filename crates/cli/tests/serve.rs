@@ -7,17 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use crate::{json, read};
 
 /// Longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn sotto(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sotto")).args(arguments).output().unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 /// A server in its own process.
@@ -43,8 +39,8 @@ impl Server {
             assert!(Instant::now() < deadline, "{role} does not start");
             std::thread::sleep(Duration::from_millis(10));
         }
-        let ready: Value = serde_json::from_slice(&fs::read(&ready).unwrap()).unwrap();
-        assert_eq!((&ready["role"], &ready["tasks"]), (&role.into(), &1.into()));
+        let ready = read(&fs::read(&ready).unwrap());
+        assert_eq!((&ready["role"], &ready["task_count"]), (&role.into(), &1.into()));
         let address = ready["listen"].as_str().unwrap().to_owned();
         Self { process: child, address }
     }
@@ -172,7 +168,7 @@ fn batches_come_one_after_the_other_over_tls_and_restarts() {
     // The same batch again, until the job is deleted.
     for options in [&["--keep"][..], &[]] {
         let collected = json(&pair.collect(options));
-        assert_eq!((&collected["result"], &collected["report_count"]), (&42.into(), &2.into()));
+        assert_eq!((&collected["result"], &collected["count"]), (&42.into(), &2.into()));
     }
     assert_eq!(leader.stop(), Some(0));
     assert_eq!(helper.stop(), Some(0));
@@ -183,7 +179,7 @@ fn batches_come_one_after_the_other_over_tls_and_restarts() {
     }
     // Two or three reports, depending on when the batch closed.
     let collected = json(&pair.collect(&[]));
-    assert!(collected["report_count"].as_u64().unwrap() >= 2, "{collected}");
+    assert!(collected["count"].as_u64().unwrap() >= 2, "{collected}");
 }
 
 #[test]
@@ -342,8 +338,8 @@ fn a_configuration_is_checked_beside_the_running_server() {
         let checked = serve(&pair, role, &["--check-config", "--json"]);
         assert_eq!(checked.status.code(), Some(0), "{checked:?}");
         let checked = json(&checked);
-        assert_eq!((&checked["valid"], &checked["tasks"]), (&true.into(), &1.into()));
-        assert!(checked["certificate_expires"].as_u64().is_some(), "{checked}");
+        assert_eq!((&checked["valid"], &checked["task_count"]), (&true.into(), &1.into()));
+        assert!(checked["certificate_expires_s"].as_u64().is_some(), "{checked}");
     }
     assert_eq!(files(pair.folder.path()), before);
 

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
 use sotto_protocol::Moment;
+use sotto_wire::utc;
 
 use crate::health::Health;
 use crate::listener::Certificates;
@@ -49,10 +50,11 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 async fn status(State(admin): State<Admin>) -> Response {
     let (_, mut document) = admin.health.report();
     document["version"] = env!("CARGO_PKG_VERSION").into();
-    document["started"] = admin.started.0.into();
+    put_time(&mut document, "started", admin.started.0);
     document["listen"] = admin.listen.to_string().into();
     if let Some(certificates) = &admin.certificates {
-        document["certificate_expires"] = certificates.expires().into();
+        let expires = u64::try_from(certificates.expires()).unwrap_or_default();
+        put_time(&mut document, "certificate_expires", expires);
     }
     if let Some(tasks) = &admin.tasks {
         let mut served: Vec<_> = tasks.all().iter().map(|task| described(task)).collect();
@@ -60,7 +62,7 @@ async fn status(State(admin): State<Admin>) -> Response {
         document["tasks"] = served.into();
         let not_served = tasks.not_served().into_iter();
         let not_served =
-            not_served.map(|(id, reason)| json!({ "recipe": id.to_string(), "reason": reason }));
+            not_served.map(|(id, reason)| json!({ "recipe_id": id.to_string(), "reason": reason }));
         document["not_served"] = not_served.collect();
     }
     ([(CONTENT_TYPE, "application/json")], format!("{document}\n")).into_response()
@@ -69,12 +71,18 @@ async fn status(State(admin): State<Admin>) -> Response {
 fn described(task: &ServedTask) -> Value {
     let mut described = json!({ "task_id": task.id().to_string() });
     if let Some(recipe) = &task.recipe {
-        described["recipe"] = recipe.id().to_string().into();
+        described["recipe_id"] = recipe.id().to_string().into();
         described["name"] = recipe.name.as_str().into();
         described["author"] = recipe.author.name.as_str().into();
-        described["closes"] = recipe.when.closes.into();
+        put_time(&mut described, "closes", recipe.when.closes);
     }
     described
+}
+
+/// As text and in seconds, like all times in the JSON of Sotto's commands.
+fn put_time(document: &mut Value, name: &str, seconds: u64) {
+    document[name] = utc::format(seconds).into();
+    document[format!("{name}_s")] = seconds.into();
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {

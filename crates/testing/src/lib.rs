@@ -3,6 +3,7 @@
 //! - [`decoders`]: every decoder of `sotto-wire` in one table, with valid messages to start from.
 //! - [`arbitrary`]: recipes, key sets and results from a seed.
 //! - [`published`]: files of test vectors; [`rfc9180`], [`x_wing`]: those of HPKE.
+//! - `output` (feature): the JSON that commands print, checked against its schema.
 //! - `vectors` (feature): the check behind `sotto vectors check`.
 //! - Feature `parties`: `keys` of everybody by name, a public `log` in memory, a `recipe` with key
 //!   sets and trust, the `world` of one device, an attester and an issuer that grant `tokens`, a
@@ -13,6 +14,8 @@ mod parties;
 
 pub mod arbitrary;
 pub mod decoders;
+#[cfg(feature = "output")]
+pub mod output;
 pub mod published;
 pub mod rfc9180;
 #[cfg(feature = "vectors")]

@@ -151,7 +151,7 @@ fn no_address_reaches_anybody_but_the_relay() {
     let sources = answer(&world);
     check_that_the_relay_sees_them(&world, &sources);
     let collected = world.collect("commute").unwrap();
-    assert_eq!(collected["report_count"], DEVICES.len());
+    assert_eq!(collected["count"], DEVICES.len());
 
     let mut search = Search::default();
     for (name, pipe) in &pipes.0 {

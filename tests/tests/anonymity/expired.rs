@@ -69,6 +69,6 @@ fn a_report_outlives_its_gateway_key() {
     assert_eq!(awaited.consume_response(&answer.body).unwrap().status, 200);
     phone.replaced().answer(20).unwrap();
     let collected = world.collect("commute").unwrap();
-    assert_eq!(collected["report_count"], 2);
+    assert_eq!(collected["count"], 2);
     assert_eq!(collected["result"], json!([1, 1, 0]));
 }

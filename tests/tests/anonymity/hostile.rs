@@ -316,5 +316,5 @@ fn hostile_clients_are_refused_and_harm_nobody() {
     assert!(grown[0] < bounds[0] && grown[1] < bounds[1]);
     // One answer was not sent at all.
     let reports = honest.count.into_inner() - 1;
-    assert_eq!(world.collect("commute").unwrap()["report_count"], reports);
+    assert_eq!(world.collect("commute").unwrap()["count"], reports);
 }

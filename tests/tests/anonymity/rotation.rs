@@ -121,5 +121,5 @@ fn no_upload_fails_while_keys_rotate_every_second() {
     println!("{uploads} uploads, {published} keys, {removed} of them removed, no failure");
     assert!(uploads >= DEVICES_AT_ONCE as u64);
     assert_eq!(world.pair.leader.metric(ACCEPTED).unwrap(), uploads as f64);
-    assert_eq!(world.collect("commute").unwrap()["report_count"], uploads);
+    assert_eq!(world.collect("commute").unwrap()["count"], uploads);
 }

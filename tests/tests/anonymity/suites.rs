@@ -86,7 +86,7 @@ fn old_and_new_devices_are_counted_together() {
     let answer = Door::Relay.post(&world, &body);
     assert_eq!(answer.status, 200);
     assert_eq!(awaited.consume_response(&answer.body).unwrap().status, 200);
-    assert_eq!(world.collect("commute").unwrap()["report_count"], json!(2));
+    assert_eq!(world.collect("commute").unwrap()["count"], json!(2));
 }
 
 /// Devices with this trust file would go silent, so the set is not published.

@@ -318,7 +318,7 @@ impl Stage {
     /// What the collector gets.
     fn collect(&self) -> Value {
         let collected = self.world.collect("commute").unwrap();
-        json!([collected["result"], collected["report_count"]])
+        json!([collected["result"], collected["count"]])
     }
 
     /// Addresses at relay and attesters become the number of the slot; attestations go.
@@ -398,7 +398,7 @@ fn certified_audience(world: &World) -> String {
     world.run_json(&arguments).unwrap();
     world.run_json(&["recipe", "certify", "--add", file, "--signer", "helper.key"]).unwrap();
     let published = world.run_json(&["recipe", "publish", file, "--log", &world.log.url()]);
-    published.unwrap()["id"].as_str().unwrap().to_owned()
+    published.unwrap()["entry_id"].as_str().unwrap().to_owned()
 }
 
 /// The trust file of the devices: behind the tap, and with tokens spread over this time.

@@ -26,7 +26,7 @@ fn certified(scene: &Scene) -> String {
         .unwrap();
     let log = world.log.url();
     let published = world.run_json(&["recipe", "publish", "audience.result", "--log", &log]);
-    published.unwrap()["id"].as_str().unwrap().to_owned()
+    published.unwrap()["entry_id"].as_str().unwrap().to_owned()
 }
 
 #[test]

@@ -84,8 +84,8 @@ impl ComposeArgs {
         let answer = question.epsilon(delta.min(1.0 - f64::EPSILON)).map_err(explain_event)?;
         let epsilon = epsilon.unwrap_or(answer.epsilon.upper);
         let (entries, releases) = events::size(&event);
-        let text = format!("{} from {}", counted(releases, "release"), counted(entries, "event"));
-        let mut details = vec![Detail::text("events", json!(releases), text)];
+        let text = format!("{releases} from {}", counted(entries, "event"));
+        let mut details = vec![Detail::text("releases", json!(releases), text)];
         if adjacency == Adjacency::Replace || self.shape.is_some() {
             let shape = shape_name(self.shape.unwrap_or_default());
             details.push(Detail::text("shape", shape.into(), shape));

@@ -7,7 +7,8 @@ use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, allocation};
 
 use super::flags::{at_least, delta, explain, positive, whole};
-use super::report::{Among, Detail, Report, View, bracket, number};
+use super::report::{Among, Detail, Report, View, bracket};
+use crate::vocabulary::Epsilon;
 
 #[derive(Debug, Args)]
 #[command(
@@ -40,20 +41,19 @@ impl DonationArgs {
             Detail::whole("slots", slots),
             Detail::text("slot_epsilon", epsilon.into(), exact(epsilon)),
             Detail::text("slot_delta", delta.into(), exact(delta)),
-            Detail::text("formula", number(found.formula), up(found.formula)),
+            Detail::text("formula", json!(Epsilon(found.formula)), up(found.formula)),
             Detail::text("formula_delta", found.formula_delta.into(), stated),
-            Detail::text("poisson", number(found.poisson.upper), bracket(found.poisson)),
-            Detail::silent("poisson_lower", number(found.poisson.lower)),
+            Detail::text("poisson", json!(Epsilon(found.poisson.upper)), bracket(found.poisson)),
+            Detail::silent("poisson_lower", json!(Epsilon(found.poisson.lower))),
             Detail::text(
                 "random_allocation",
-                json!(allocated.map(|bound| number(bound.upper))),
+                json!(Epsilon::or_inf(allocated.map(|bound| bound.upper))),
                 allocated.map_or("too many slots for it".to_owned(), bracket),
             ),
             Detail::silent(
                 "random_allocation_lower",
-                json!(allocated.map(|bound| number(bound.lower))),
+                json!(allocated.map(|bound| Epsilon(bound.lower))),
             ),
-            Detail::silent("best", number(found.best.upper)),
             Detail::text("participation", found.participation.into(), down(found.participation)),
         ];
         let share = 100.0 * found.participation;

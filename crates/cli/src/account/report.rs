@@ -8,6 +8,7 @@ use sotto_dp::{Adjacency, Bracket, Count};
 
 use super::wrap::wrapped;
 use crate::output::Output;
+use crate::vocabulary::Epsilon;
 
 /// Above this epsilon the sentence warns.
 const LARGE: f64 = 10.0;
@@ -100,7 +101,7 @@ pub(super) struct Detail {
 impl Detail {
     /// As given.
     pub(super) fn number(name: &'static str, value: f64) -> Self {
-        Self::text(name, number(value), exact(value))
+        Self::text(name, json!(value), exact(value))
     }
 
     /// A whole number.
@@ -142,18 +143,18 @@ impl Report {
     fn to_json(&self) -> Value {
         let mut object = Map::new();
         let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
-        put("epsilon", number(self.epsilon));
-        put("epsilon_lower", json!(self.epsilon_lower.map(number)));
+        put("epsilon", json!(Epsilon(self.epsilon)));
+        put("epsilon_lower", json!(self.epsilon_lower.map(Epsilon)));
         if let Some(reached) = self.reached {
-            put("epsilon_reached", number(reached));
+            put("epsilon_reached", json!(Epsilon(reached)));
         }
-        put("delta", number(self.delta));
-        put("sigma", json!(self.sigma.map(number)));
+        put("delta", json!(self.delta));
+        put("sigma", json!(self.sigma));
         put("adjacency", json!(self.adjacency));
         put("accountant", json!(self.accountant));
         put("method", json!(self.method));
         put("honest", json!(self.honest));
-        put("count", json!(self.count.map(View::name)));
+        put("count_view", json!(self.count.map(View::name)));
         put("computed", json!(self.computed));
         for detail in &self.details {
             put(detail.name, detail.value.clone());
@@ -252,11 +253,6 @@ fn factor(epsilon: f64) -> String {
     }
 }
 
-/// A number for programs: JSON has no infinity, so that is the string `inf`.
-pub(super) fn number(value: f64) -> Value {
-    if value.is_finite() { json!(value) } else { json!(value.to_string()) }
-}
-
 /// Both ends, for people. A lower end of 0 counts as unknown.
 pub(super) fn bracket(bound: Bracket) -> String {
     let upper = finite(bound.upper, up);
@@ -292,7 +288,6 @@ mod tests {
 
     #[test]
     fn infinity_has_a_name() {
-        assert_eq!((number(1.5), number(f64::INFINITY)), (json!(1.5), json!("inf")));
         let open = Bracket { lower: 0.5, upper: f64::INFINITY };
         assert_eq!(bracket(open), "0.5 .. unbounded (certified)");
         assert_eq!(precision(open), "bound");

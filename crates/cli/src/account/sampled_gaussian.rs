@@ -12,8 +12,9 @@ use super::flags::{
     self, Guarantee, Honest, adjacency, at_least, count, counted, explain, not_one_left_out,
     positive, quotient_down, rate, shape, shape_name, whole,
 };
-use super::report::{Among, Detail, Report, View, accountant, number};
+use super::report::{Among, Detail, Report, View, accountant};
 use crate::output::{Output, WithHint};
+use crate::vocabulary::Epsilon;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Give all but one of --rate, --steps, --sigma, --epsilon and --delta.\n\n\
@@ -346,7 +347,7 @@ impl SampledGaussianArgs {
             });
             match answer {
                 Ok(epsilon) => {
-                    values.insert(name.to_owned(), number(epsilon));
+                    values.insert(name.to_owned(), json!(Epsilon(epsilon)));
                     texts.push(format!("{} ({name})", up(epsilon)));
                 }
                 Err(error) => output.remark(format!("With the count seen: {error}.")),

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sotto_dp::account::{Accountant, Answer, Question};
 use sotto_dp::calibrate::{self, Target};
 use sotto_dp::number::{down, exact, up};
@@ -11,8 +11,9 @@ use sotto_dp::{Adjacency, Event, Shape, shuffle};
 use super::flags::{
     Guarantee, Honest, at_least, explain, not_one_left_out, only_replace, positive, whole,
 };
-use super::report::{Among, Detail, Report, number, precision};
+use super::report::{Among, Detail, Report, precision};
 use crate::output::WithHint;
+use crate::vocabulary::Epsilon;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mechanism {
@@ -198,7 +199,7 @@ fn question(event: &Event) -> Question<'_> {
 fn closed_form(epsilon0: f64, n: u64, delta: f64) -> [Detail; 3] {
     const NAMES: [&str; 3] = ["closed_form", "closed_form_valid", "closed_form_reason"];
     let (epsilon, reason, text) = match shuffle::closed_form_epsilon(epsilon0, n, delta) {
-        Ok(epsilon) => (number(epsilon), Value::Null, up(epsilon)),
+        Ok(epsilon) => (epsilon, Value::Null, up(epsilon)),
         Err(_) => {
             let largest = (n as f64 / (8.0 * (2.0 / delta).ln()) - 1.0).ln();
             let reason = if largest > 0.0 {
@@ -206,11 +207,11 @@ fn closed_form(epsilon0: f64, n: u64, delta: f64) -> [Detail; 3] {
             } else {
                 format!("needs n >= 16 ln(2/delta) = {}", up(16.0 * (2.0 / delta).ln()))
             };
-            (Value::Null, reason.clone().into(), format!("not valid: {reason}"))
+            (f64::INFINITY, reason.clone().into(), format!("not valid: {reason}"))
         }
     };
     [
-        Detail::text(NAMES[0], epsilon, text),
+        Detail::text(NAMES[0], json!(Epsilon(epsilon)), text),
         Detail::silent(NAMES[1], reason.is_null().into()),
         Detail::silent(NAMES[2], reason),
     ]

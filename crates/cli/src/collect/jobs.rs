@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
+use serde::Serialize;
 use serde_json::json;
 use sotto_client::{Cancelled, Collector};
 use sotto_protocol::Moment;
@@ -13,6 +14,15 @@ use super::release::show;
 use crate::output::{Outcome, Output, WithHint};
 use crate::random;
 use crate::time_text::{show_moment, show_seconds};
+use crate::vocabulary::Interval;
+
+/// A job of `--list`.
+#[derive(Serialize)]
+struct Listed<'a> {
+    job_id: &'a str,
+    state: JobState,
+    interval: Option<Interval>,
+}
 
 /// `--list`.
 pub(super) fn list(
@@ -23,7 +33,12 @@ pub(super) fn list(
     let jobs = collector.jobs(&mut random::system()).context("the leader's list of jobs")?;
     spinner.finish_and_clear();
     if output.json() {
-        output.value(&json!({ "jobs": jobs }))?;
+        let listed = jobs.iter().map(|job| Listed {
+            job_id: &job.id,
+            state: job.state,
+            interval: job.interval.map(Interval::from),
+        });
+        output.value(&json!({ "jobs": listed.collect::<Vec<_>>() }))?;
         return Ok(Outcome::Yes);
     }
     let mut table = Table::new();
@@ -61,7 +76,7 @@ pub(super) fn cancel(collector: &Collector, id: &str, output: &Output) -> Result
     };
     let done = cancelled == Cancelled::Yes;
     match output.json() {
-        true => output.value(&json!({ "job": id, "cancelled": done, "reason": words }))?,
+        true => output.value(&json!({ "job_id": id, "cancelled": done, "reason": words }))?,
         false => output.line(words)?,
     }
     Ok(if done { Outcome::Yes } else { Outcome::No })

@@ -1,6 +1,6 @@
 //! Tables and bars for the terminal.
 
-use super::result::DemoBucket;
+use crate::vocabulary::Bucket;
 
 /// Character cells of the longest bar.
 const BAR_CELLS: usize = 40;
@@ -12,12 +12,13 @@ const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 ///
 /// The bar is as long as the estimate. A `┊` marks the true value if it differs from the end of the
 /// bar.
-pub(crate) fn chart(heading: &str, buckets: &[DemoBucket]) -> Vec<String> {
+pub(crate) fn chart(heading: &str, buckets: &[Bucket]) -> Vec<String> {
     let exact = buckets.iter().all(|bucket| bucket.stderr == 0.0);
     let label_width =
         buckets.iter().map(|b| b.label.chars().count()).max().unwrap_or(0).max(heading.len());
-    let largest = buckets.iter().flat_map(|b| [b.estimate, b.truth as f64]).fold(1.0, f64::max);
-    let spread = |bucket: &DemoBucket| {
+    let truth = |bucket: &Bucket| bucket.truth.unwrap_or_default();
+    let largest = buckets.iter().flat_map(|b| [b.estimate, truth(b) as f64]).fold(1.0, f64::max);
+    let spread = |bucket: &Bucket| {
         if exact {
             String::new()
         } else {
@@ -32,11 +33,11 @@ pub(crate) fn chart(heading: &str, buckets: &[DemoBucket]) -> Vec<String> {
         } else {
             format!("{:.1}", bucket.estimate)
         };
-        let bar = bar(bucket.estimate / largest, bucket.truth as f64 / largest);
+        let bar = bar(bucket.estimate / largest, truth(bucket) as f64 / largest);
         format!(
             "  {:<label_width$} {:>7} {estimate:>9}{} {bar}",
             bucket.label,
-            bucket.truth,
+            truth(bucket),
             spread(bucket)
         )
     });
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn exact_buckets_have_no_interval() {
-        let buckets = [DemoBucket::exact("queen", 20, 20), DemoBucket::exact("dodo", 10, 10)];
+        let buckets = [Bucket::exact("queen", 20, 20), Bucket::exact("dodo", 10, 10)];
         insta::assert_snapshot!(chart("word", &buckets).join("\n"), @r"
           word     true  estimate
           queen      20        20 ████████████████████████████████████████
@@ -89,15 +90,14 @@ mod tests {
 
     #[test]
     fn estimates_have_one() {
-        let bucket = DemoBucket {
+        let bucket = Bucket {
             label: "tea".to_owned(),
-            truth: 10,
+            truth: Some(10),
             estimate: 20.0,
             stderr: 5.0,
             lo95: 10.2,
             hi95: 29.8,
-            noise_lo95: None,
-            noise_hi95: None,
+            noise: None,
         };
         insta::assert_snapshot!(chart("word", &[bucket]).join("\n"), @r"
           word    true  estimate     (95 %)

@@ -7,9 +7,9 @@ use sotto_client::{Collected, Collector};
 use sotto_protocol::{Moment, Task};
 use sotto_wire::{Interval, Query};
 
-use super::result::{DemoBatch, DemoInterval};
+use super::result::DemoBatch;
 use crate::output::Output;
-use crate::random;
+use crate::{random, vocabulary};
 
 /// How long the demo waits without progress before it gives up. Far longer than any machine needs,
 /// so that a busy machine alone never makes it fail.
@@ -47,13 +47,8 @@ pub(super) fn collect(collector: &Collector, moment: Moment, output: &Output) ->
 
 /// The batch, as shown in the result.
 pub(super) fn batch(task: &Task, collected: &Collected) -> DemoBatch {
-    let precision = task.configuration().time_precision();
-    let interval = collected.collection.interval;
     DemoBatch {
-        interval: DemoInterval {
-            start: interval.start().start_seconds(precision),
-            duration: interval.duration().as_seconds(precision),
-        },
+        interval: vocabulary::Interval::of(task, collected.collection.interval),
         count: collected.collection.report_count,
     }
 }

@@ -16,11 +16,12 @@ use sotto_vdaf::Measurement;
 
 use self::parties::Parties;
 use super::collecting::{batch, collect, wait_until_summed};
-use super::result::{DemoBucket, DemoReports, DemoResult};
+use super::result::{DemoReports, DemoResult};
 use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::time_text::now;
 use crate::upload::Tally;
+use crate::vocabulary::Bucket;
 use crate::workers::{lock, work};
 
 /// Devices that talk to the leader at the same time.
@@ -56,6 +57,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         batches: vec![batch(parties.task(), &collected)],
         buckets: buckets(plan, &collected)?,
         reports: DemoReports { accepted: collected.collection.report_count, rejected },
+        recipe: None,
         privacy: None,
         relay: Vec::new(),
         tokens: None,
@@ -84,13 +86,13 @@ fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Re
     Ok(uploads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<DemoBucket>> {
+fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<Bucket>> {
     let truth = plan.of_each_kind();
     let values = collected.collection.result.as_slice();
     ensure!(values.len() == truth.len(), "the result has {} buckets", values.len());
-    let bucket = |((label, truth), value): ((&String, u64), &u128)| -> Result<DemoBucket> {
+    let bucket = |((label, truth), value): ((&String, u64), &u128)| -> Result<Bucket> {
         let value = u64::try_from(*value).context("a count is out of range")?;
-        Ok(DemoBucket::exact(label, truth, value))
+        Ok(Bucket::exact(label, truth, value))
     };
     plan.question.labels.iter().zip(truth).zip(values).map(bucket).collect()
 }

@@ -24,13 +24,12 @@ use self::fleet::Turnout;
 use self::operators::WITNESSES;
 use self::parties::Parties;
 use super::collecting::{batch, collect, wait_until_summed};
-use super::result::{DemoBucket, DemoPrivacy, DemoReports, DemoResult, DemoSize};
+use super::result::{DemoRecipe, DemoReports, DemoResult, DemoSize, DemoTokens};
 use super::{Explanation, Plan};
 use crate::output::Output;
+use crate::recipe::examine::{Guarantee, guarantee};
 use crate::time_text::now;
-
-/// The confidence level of the intervals.
-const LEVEL: f64 = 0.95;
+use crate::vocabulary::Bucket;
 
 const CAVEATS: &[&str] = &[
     "The recipe counts at once (insecure_no_min_age), for devices without history (insecure_fresh_start); real ones wait a day, and a period.",
@@ -67,9 +66,14 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
             accepted: collected.collection.report_count,
             rejected: parties.rejections()?,
         },
-        privacy: privacy(&parties),
+        recipe: Some(DemoRecipe {
+            recipe_id: parties.assessment.id().to_string(),
+            index: parties.log_index,
+            rate: parties.assessment.recipe().sampling.rate.to_f64(),
+        }),
+        privacy: privacy(&parties)?,
         relay: parties.carried(),
-        tokens: Some(turnout.tokens as u64),
+        tokens: Some(DemoTokens { granted: turnout.tokens as u64 }),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
     };
     let explanation = Explanation { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
@@ -78,13 +82,13 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
 }
 
 /// Debiases the counts: estimates over all devices, with the uncertainty from noise and sampling.
-fn buckets(plan: &Plan, assessment: &Assessment, collected: &Collected) -> Result<Vec<DemoBucket>> {
+fn buckets(plan: &Plan, assessment: &Assessment, collected: &Collected) -> Result<Vec<Bucket>> {
     let collection = &collected.collection;
     let sums = collection.result.as_slice();
-    let estimates = estimates(assessment.recipe(), sums, collection.report_count, LEVEL)?;
+    let estimates = estimates(assessment.recipe(), sums, collection.report_count, Bucket::LEVEL)?;
     let truth = truth(plan, assessment);
     let one = |((label, truth), estimate): ((&String, u64), Estimate)| {
-        DemoBucket::estimated(label, truth, &estimate)
+        Bucket::estimated(label.clone(), Some(truth), &estimate)
     };
     Ok(plan.question.labels.iter().zip(truth).zip(estimates).map(one).collect())
 }
@@ -107,19 +111,9 @@ fn truth(plan: &Plan, assessment: &Assessment) -> Vec<u64> {
     truth
 }
 
-fn privacy(parties: &Parties) -> Option<DemoPrivacy> {
+fn privacy(parties: &Parties) -> Result<Option<Guarantee>> {
     let assessment = &parties.assessment;
-    let cost = assessment.cost()?;
-    Some(DemoPrivacy {
-        recipe_id: assessment.id().to_string(),
-        log_index: parties.log_index,
-        dishonest_devices: assessment.recipe().aggregation.min_batch / 2,
-        epsilon: cost.epsilon_micro as f64 / 1e6,
-        delta: cost.judgement.delta,
-        paper_epsilon: cost.judgement.paper_epsilon,
-        local_epsilon: cost.judgement.local_epsilon,
-        sampling_rate: assessment.recipe().sampling.rate.to_f64(),
-    })
+    guarantee(assessment.recipe(), assessment.cost().map(|cost| cost.judgement))
 }
 
 /// One line for each party, from what was measured.

@@ -4,15 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use sotto_client::StateFile;
 use sotto_protocol::Moment;
-use sotto_protocol::device::DeviceState;
+use sotto_protocol::device::{AuditLine, DeviceState};
 use sotto_protocol::recipe::show_micro;
 
 use super::state_key;
 use crate::output::{Outcome, Output};
 use crate::time_text::show_moment;
+use crate::vocabulary::{Epsilon, Time};
 
 #[derive(Debug, Args)]
 #[command(
@@ -33,7 +34,7 @@ impl LogArgs {
         let state =
             StateFile::read(&self.state, &key).with_context(|| self.state.display().to_string())?;
         if output.json() {
-            output.value(&value(&state))?;
+            output.value(&History::of(&state))?;
             return Ok(Outcome::Yes);
         }
         if state.audit().is_empty() {
@@ -64,12 +65,50 @@ fn spent(state: &DeviceState) -> Option<(f64, f64)> {
     Some((ledger.epsilon_spent(budget.delta).ok()?, budget.epsilon))
 }
 
-fn value(state: &DeviceState) -> serde_json::Value {
-    let spent = spent(state);
-    json!({
-        "considered": state.audit(),
-        "epsilon_spent": spent.map(|(spent, _)| spent),
-        "epsilon_budget": spent.map(|(_, budget)| budget),
-        "witnessed_time": state.time(),
-    })
+/// What the device remembers.
+#[derive(Serialize)]
+struct History<'a> {
+    considered: Vec<Considered<'a>>,
+    epsilon_spent: Option<Epsilon>,
+    epsilon_budget: Option<Epsilon>,
+    #[serde(flatten)]
+    witnessed_time: Time,
+}
+
+/// A recipe that was considered.
+#[derive(Serialize)]
+struct Considered<'a> {
+    #[serde(flatten)]
+    at: Time,
+    recipe_id: String,
+    name: &'a str,
+    purpose: &'a str,
+    /// What was charged; without a bound if the recipe promises nothing.
+    epsilon: Epsilon,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<&'a str>,
+}
+
+impl<'a> History<'a> {
+    fn of(state: &'a DeviceState) -> Self {
+        let spent = spent(state);
+        let considered = |line: &'a AuditLine| Considered {
+            at: Time::new("at", line.at),
+            recipe_id: line.recipe.to_string(),
+            name: &line.name,
+            purpose: &line.purpose,
+            epsilon: line.epsilon_micro.map_or(Epsilon(f64::INFINITY), Epsilon::from_micro),
+            fallback: line.fallback.as_deref(),
+        };
+        Self {
+            considered: state.audit().iter().map(considered).collect(),
+            epsilon_spent: spent.map(|(spent, _)| Epsilon(spent)),
+            epsilon_budget: spent.map(|(_, budget)| Epsilon(budget)),
+            // Before any checkpoint there is none.
+            witnessed_time: Time::new(
+                "witnessed_time",
+                Some(state.time()).filter(|time| *time > 0),
+            ),
+        }
+    }
 }

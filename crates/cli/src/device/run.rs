@@ -144,11 +144,11 @@ fn report(output: &Output, device: &Participant<StateFile>, done: &PassReport) -
             .iter()
             .map(|(id, silence)| {
                 let (check, reason) = (silence.check.name(), &silence.reason);
-                json!({ "recipe": id, "name": name(id), "check": check, "reason": reason })
+                json!({ "recipe_id": id, "name": name(id), "check": check, "reason": reason })
             })
             .collect();
         let considered = done.considered.iter().map(|id| {
-            let mut line = json!({ "recipe": id, "name": name(id) });
+            let mut line = json!({ "recipe_id": id, "name": name(id) });
             if let Some(reason) = fallback(id) {
                 line["fallback"] = reason.into();
             }

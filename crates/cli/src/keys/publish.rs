@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{ArgGroup, Args};
-use serde_json::json;
+use serde::Serialize;
 use sotto_crypto::hpke::usable;
 use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::trust::Trust;
@@ -15,6 +15,7 @@ use sotto_wire::{EntryKind, KeySet};
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment};
+use crate::vocabulary::Time;
 use crate::{recipe_file, signer_file, trust_file};
 
 const DAY_S: u64 = 86_400;
@@ -80,6 +81,23 @@ pub(super) struct PublishArgs {
     log: LogArgs,
 }
 
+/// A key set in the log, with the number of keys of each kind.
+#[derive(Serialize)]
+struct Published<'a> {
+    entry_id: String,
+    index: u64,
+    operator: &'a str,
+    seq: u64,
+    #[serde(flatten)]
+    not_before: Time,
+    #[serde(flatten)]
+    not_after: Time,
+    hpke_keys: usize,
+    gateway_keys: usize,
+    encapsulation_keys: usize,
+    url: Option<&'a str>,
+}
+
 impl PublishArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let signer = signer_file::read(&self.signer)?;
@@ -123,18 +141,18 @@ impl PublishArgs {
             recipe_file::write(Path::new(&name), &proof.to_bytes(), true)?;
         }
         if output.json() {
-            output.value(&json!({
-                "id": entry.id().to_string(),
-                "index": proof.index,
-                "operator": set.operator.name.as_str(),
-                "seq": set.seq,
-                "not_before": set.not_before,
-                "not_after": set.not_after,
-                "keys": set.hpke_configs.len(),
-                "gateway_keys": set.gateway_configs.as_ref().map_or(0, Vec::len),
-                "encapsulation_keys": set.encapsulation_configs.as_ref().map_or(0, Vec::len),
-                "url": set.url,
-            }))?;
+            output.value(&Published {
+                entry_id: entry.id().to_string(),
+                index: proof.index,
+                operator: set.operator.name.as_str(),
+                seq: set.seq,
+                not_before: Time::new("not_before", set.not_before),
+                not_after: Time::new("not_after", set.not_after),
+                hpke_keys: set.hpke_configs.len(),
+                gateway_keys: set.gateway_configs.as_ref().map_or(0, Vec::len),
+                encapsulation_keys: set.encapsulation_configs.as_ref().map_or(0, Vec::len),
+                url: set.url.as_deref(),
+            })?;
         } else {
             output.line(entry.id())?;
             output.remark(format!(

@@ -47,7 +47,8 @@ impl ShowArgs {
         let config = KeySet::config_text(key.config());
         match output.json() {
             true => {
-                output.value(&json!({ "id": key.config().id().value(), "hpke_config": config }))
+                let id = key.config().id().value();
+                output.value(&json!({ "key_id": id, "hpke_config": config }))
             }
             false => output.line(config),
         }?;

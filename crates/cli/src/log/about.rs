@@ -9,9 +9,14 @@ pub(super) struct About {
     pub(super) index: Option<u64>,
     /// Who signed it. A result has two operators.
     pub(super) author: Option<String>,
-    /// The name of a recipe, the number of a key set, the predicate of a result, the URL of a server.
+    /// The name of a recipe or of a proof, the number of a key set, the predicate of a result.
     pub(super) name: Option<String>,
-    pub(super) id: Option<String>,
+    pub(super) entry_id: Option<String>,
+    /// Who runs the server in question, and where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) operator: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) url: Option<String>,
 }
 
 impl About {
@@ -25,8 +30,13 @@ impl About {
                 (signers, result.predicate.clone())
             }
         };
-        let id = Some(entry.id().to_string());
-        Self { index: Some(index), author: Some(author), name: Some(name), id }
+        Self {
+            index: Some(index),
+            author: Some(author),
+            name: Some(name),
+            entry_id: Some(entry.id().to_string()),
+            ..Self::default()
+        }
     }
 
     /// The entry at this index, of which nothing else is known.
@@ -36,7 +46,7 @@ impl About {
 
     /// No entry, but an operator's server.
     pub(super) fn server(operator: impl ToString, url: &str) -> Self {
-        let (author, name) = (Some(operator.to_string()), Some(url.to_owned()));
-        Self { author, name, ..Self::default() }
+        let (operator, url) = (Some(operator.to_string()), Some(url.to_owned()));
+        Self { operator, url, ..Self::default() }
     }
 }

@@ -41,6 +41,7 @@ impl Party {
 /// One line.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
+    #[serde(rename = "check")]
     what: &'static str,
     verdict: Verdict,
     /// Whom it speaks against, if anybody.

@@ -11,8 +11,9 @@ use sotto_protocol::Moment;
 use super::about::About;
 use crate::log_source::LogArgs;
 use crate::output::{Outcome, Output, WithHint};
-use crate::time_text::{parse_moment, show_moment};
+use crate::time_text::parse_moment;
 use crate::trust_file;
+use crate::vocabulary::Time;
 
 #[derive(Debug, Args)]
 #[command(
@@ -46,15 +47,17 @@ pub(super) struct ListArgs {
     log: LogArgs,
 }
 
+/// Since when an entry has been public.
+const SINCE: &str = "public_since";
+
 /// An entry of the list.
 #[derive(Debug, Serialize)]
 struct Line {
     kind: &'static str,
     #[serde(flatten)]
     about: About,
-    /// The time as text, and in seconds.
-    public_since: Option<String>,
-    public_since_s: Option<u64>,
+    #[serde(flatten)]
+    public_since: Time,
 }
 
 impl ListArgs {
@@ -78,7 +81,7 @@ impl ListArgs {
             .iter()
             .map(|(index, entry)| (entry.kind().as_str(), About::entry(*index, entry)))
             .filter(|(kind, about)| self.is_wanted(kind, about))
-            .map(|(kind, about)| Line { kind, about, public_since: None, public_since_s: None })
+            .map(|(kind, about)| Line { kind, about, public_since: Time::new(SINCE, None) })
             .collect();
         let mut timeless = 0_usize;
         if let Some(policy) = &policy {
@@ -86,24 +89,25 @@ impl ListArgs {
             let times = snapshot.public_since(&indexes, policy);
             ensure!(times.len() == lines.len(), "every entry has an index");
             for (line, time) in lines.iter_mut().zip(times) {
-                line.public_since_s = time.map(|time| time.0);
-                line.public_since = time.map(show_moment);
+                line.public_since = Time::new(SINCE, time.map(|time| time.0));
             }
-            timeless = lines.iter().filter(|line| line.public_since_s.is_none()).count();
+            timeless = lines.iter().filter(|line| line.public_since.seconds.is_none()).count();
         }
         if by_time {
             let begins = since.unwrap_or(Moment(0)).0;
             let ends = until.map_or(u64::MAX, |until| until.0);
-            lines.retain(|line| line.public_since_s.is_some_and(|t| begins <= t && t < ends));
+            let wanted = |time: u64| begins <= time && time < ends;
+            lines.retain(|line| line.public_since.seconds.is_some_and(wanted));
         }
         if output.json() {
             let log = &snapshot.tree().origin;
             output.value(&json!({ "log": log, "size": size, "entries": lines }))?;
             return Ok(Outcome::Yes);
         }
-        for Line { kind, about, public_since, .. } in &lines {
+        for Line { kind, about, public_since } in &lines {
             let index = about.index.unwrap_or_default();
-            let since = public_since.as_deref().unwrap_or("-");
+            let since = public_since.text();
+            let since = since.as_deref().unwrap_or("-");
             let author = about.author.as_deref().unwrap_or_default();
             let name = about.name.as_deref().unwrap_or_default();
             output.line(format!("{index:>5}  {since:<20}  {kind:<7}  {name}  by {author}"))?;

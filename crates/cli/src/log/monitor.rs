@@ -81,8 +81,9 @@ impl MonitorArgs {
             match self.read(&mut state, &source, &trust, output) {
                 Ok(mut report) => {
                     if let Some(hook) = &self.hook {
-                        report.hook_failures =
-                            state.deliver(|event| hook::run(hook, event, hook_timeout));
+                        report.hook_failures = state.deliver(|event| {
+                            hook::run(hook, output.value_line(event)?, hook_timeout)
+                        });
                         report.pending = state.pending();
                         state.keep(&self.state)?;
                     }

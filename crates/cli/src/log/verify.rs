@@ -14,7 +14,7 @@ use sotto_wire::TlogPolicy;
 
 use self::checks::Verified;
 use self::subject::Subject;
-use super::findings::{Findings, Party};
+use super::findings::{Findings, Party, Verdict};
 use super::memory::{Memory, PlaceArgs};
 use super::misbehaviour;
 use crate::log_source::LogArgs;
@@ -159,9 +159,9 @@ fn print(found: &Verified, output: &Output) -> Result<()> {
 
 fn value(subject: &Subject, findings: &Findings, files: &[PathBuf]) -> serde_json::Value {
     let verdict = match findings.outcome() {
-        Outcome::Yes => "verified",
-        Outcome::No => "bad",
-        Outcome::Undecided => "undecided",
+        Outcome::Yes => Verdict::Ok,
+        Outcome::No => Verdict::Bad,
+        Outcome::Undecided => Verdict::Unknown,
     };
     json!({
         "verdict": verdict,

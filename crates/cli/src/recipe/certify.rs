@@ -147,7 +147,7 @@ fn report(entry: &Entry, result: &PopulationResult, out: &Path, output: &Output)
     if output.json() {
         let missing: Vec<&str> = missing.iter().map(|who| who.name.as_str()).collect();
         return output.value(&json!({
-            "id": entry.id().to_string(),
+            "entry_id": entry.id(),
             "file": out,
             "missing_signatures": missing,
         }));

@@ -6,6 +6,7 @@ mod tests;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 use sotto_dp::number::up;
 use sotto_protocol::recipe::coalitions::{Allowed, Coalition, Limit, Remaining, coalitions};
 use sotto_wire::Recipe;
@@ -13,6 +14,7 @@ use sotto_wire::Recipe;
 use super::words::grouped;
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
+use crate::vocabulary;
 
 #[derive(Debug, Args)]
 #[command(
@@ -34,8 +36,11 @@ struct Row {
     parties: Vec<&'static str>,
     learns: Vec<&'static str>,
     /// `None`: no bound.
+    #[serde(serialize_with = "vocabulary::epsilon_or_inf")]
     epsilon: Option<f64>,
+    #[serde(serialize_with = "vocabulary::epsilon_or_inf")]
     epsilon_with_result: Option<f64>,
+    #[serde(rename = "reason")]
     because: &'static str,
     shown_by: Vec<&'static str>,
 }
@@ -49,7 +54,9 @@ impl CoalitionsArgs {
         });
         let rows = rows(&loaded.recipe, allowed)?;
         if output.json() {
-            output.value(&rows)?;
+            let recipe = &loaded.recipe;
+            let id = loaded.id_known().then(|| recipe.id());
+            output.value(&json!({ "recipe_id": id, "name": recipe.name, "coalitions": rows }))?;
         } else if self.markdown {
             output.line(markdown(&rows).trim_end())?;
         } else {

@@ -31,6 +31,7 @@ pub(crate) struct Change {
     /// The field of the recipe, like `privacy.epsilon_micro`.
     pub(crate) field: &'static str,
     /// In words, like `epsilon 0.4 -> 0.8`.
+    #[serde(rename = "words")]
     pub(crate) text: String,
     /// What it does.
     pub(crate) effect: Effect,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::{Affordable, Filter};
 use sotto_dp::mechanism::Colluding;
@@ -21,6 +21,7 @@ use super::example::{Example, examples};
 use super::words::{self, grouped};
 use crate::recipe_file::{Loaded, NO_PARTIES, located};
 use crate::task::report_bytes;
+use crate::vocabulary::{self, Epsilon};
 
 /// An attacker is assumed to be able to buy fewer attested devices than this.
 const CHEAP_DEVICES: u64 = 1_000;
@@ -42,6 +43,7 @@ pub(super) enum Status {
     /// A device continues.
     Ok,
     /// A device stays silent.
+    #[serde(rename = "bad")]
     Failed,
     /// It cannot be decided here.
     Unknown,
@@ -51,26 +53,33 @@ pub(super) enum Status {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Line {
     pub(super) check: &'static str,
+    #[serde(rename = "verdict")]
     pub(super) status: Status,
     pub(super) reason: String,
 }
 
-/// What a recipe promises and what it gives. An epsilon is `null` if it is not finite.
+/// What a recipe promises and what it gives.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Guarantee {
-    pub(super) claimed_epsilon: f64,
-    pub(super) delta: String,
-    pub(super) adjacency: &'static str,
+pub(crate) struct Guarantee {
+    #[serde(rename = "epsilon", serialize_with = "vocabulary::epsilon")]
+    pub(crate) claimed_epsilon: f64,
+    #[serde(serialize_with = "vocabulary::probability")]
+    pub(crate) delta: Probability,
+    adjacency: &'static str,
     /// How many devices, in total, may be dishonest: half of the minimum batch.
-    pub(super) dishonest_devices: u64,
+    pub(crate) dishonest_devices: u64,
     /// What the device computes: half of a batch honest, the count seen, the worst population.
+    #[serde(serialize_with = "vocabulary::epsilon")]
     pub(super) computed_epsilon: f64,
     /// The probability with which devices that do not answer send cover.
+    #[serde(serialize_with = "vocabulary::probability")]
     pub(super) cover: Probability,
     /// The paper's model: all honest, the count hidden, exactly the minimum batch.
-    pub(super) paper_epsilon: f64,
+    #[serde(serialize_with = "vocabulary::epsilon")]
+    pub(crate) paper_epsilon: f64,
     /// The randomizer alone.
-    pub(super) local_epsilon: Option<f64>,
+    #[serde(serialize_with = "vocabulary::epsilon_or_inf")]
+    pub(crate) local_epsilon: Option<f64>,
     /// Both aggregators collude.
     pub(super) colluding: Option<Colluding>,
 }
@@ -92,10 +101,14 @@ pub(super) struct Contribution {
 pub(super) struct Examination {
     pub(super) ok: bool,
     pub(super) name: String,
+    #[serde(rename = "recipe_id")]
     pub(super) id: Option<String>,
+    /// By name and by key.
     pub(super) author: Option<String>,
+    pub(super) author_key: Option<String>,
     pub(super) signed: bool,
     pub(super) checks: Vec<Line>,
+    #[serde(serialize_with = "or_no_promise")]
     pub(super) privacy: Option<Guarantee>,
     pub(super) contribution: Option<Contribution>,
     pub(super) crowd: Crowd,
@@ -134,7 +147,8 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         ok: checks.iter().all(|line| line.status != Status::Failed),
         name: recipe.name.clone(),
         id: loaded.id_known().then(|| recipe.id().to_string()),
-        author: loaded.author_known.then(|| recipe.author.verifier().to_string()),
+        author: loaded.author_known.then(|| recipe.author.name.to_string()),
+        author_key: loaded.author_known.then(|| recipe.author.verifier().to_string()),
         signed: loaded.entry.is_some(),
         checks,
         privacy: guarantee(recipe, judged.ok().flatten())?,
@@ -143,6 +157,18 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         warnings: warnings(loaded, &crowd, now),
         crowd,
     })
+}
+
+/// Whoever looks for an epsilon below some limit must not find one where nothing is promised.
+fn or_no_promise<S: Serializer>(found: &Option<Guarantee>, s: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct NoPromise {
+        epsilon: Epsilon,
+    }
+    match found {
+        Some(found) => found.serialize(s),
+        None => NoPromise { epsilon: Epsilon(f64::INFINITY) }.serialize(s),
+    }
 }
 
 impl Examination {
@@ -336,7 +362,8 @@ fn open(recipe: &Recipe, now: u64, found: &mut Findings) {
     }
 }
 
-fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guarantee>> {
+/// What the recipe promises and what it gives; `None` if it promises nothing.
+pub(crate) fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guarantee>> {
     let (Privacy::Claim { epsilon_micro, delta, adjacency, .. }, Some(judged)) =
         (&recipe.privacy, judged)
     else {
@@ -344,7 +371,7 @@ fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guaran
     };
     Ok(Some(Guarantee {
         claimed_epsilon: *epsilon_micro as f64 / 1e6,
-        delta: delta.to_string(),
+        delta: *delta,
         adjacency: words::adjacency(*adjacency),
         dishonest_devices: recipe.aggregation.min_batch / 2,
         computed_epsilon: judged.epsilon,

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 use sotto_dp::filter::{Charge, Filter};
 use sotto_protocol::recipe::{Assessment, colluding, derive_vdaf, judgement, mechanism};
@@ -26,8 +27,10 @@ pub(super) struct ExplainArgs {
 }
 
 /// A heading with its sentences.
+#[derive(Serialize)]
 pub(super) struct Section {
     title: &'static str,
+    #[serde(rename = "sentences")]
     pub(super) text: Vec<String>,
 }
 
@@ -41,11 +44,9 @@ impl ExplainArgs {
         };
         let sections = sections(recipe, author, trust.as_ref())?;
         if output.json() {
-            let all =
-                sections.iter().map(|section| (section.title.to_owned(), json!(section.text)));
-            let all: serde_json::Map<_, _> = all.collect();
-            output
-                .value(&json!({ "name": recipe.name, "purpose": recipe.purpose, "text": all }))?;
+            let (name, purpose) = (&recipe.name, &recipe.purpose);
+            let value = json!({ "name": name, "purpose": purpose, "sections": sections });
+            output.value(&value)?;
             return Ok(Outcome::Yes);
         }
         output.line(output.bold(&recipe.purpose))?;

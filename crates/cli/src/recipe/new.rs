@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
-use sotto_protocol::recipe::{Assessment, crowd, judgement, show_micro};
+use sotto_protocol::recipe::{Assessment, crowd, judgement};
 use sotto_wire::recipe::{Privacy, Probability, Query, TokensDraft, parse_probability};
 use sotto_wire::{Recipe, RecipeDraft};
 
@@ -22,6 +22,7 @@ use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file;
 use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_seconds};
+use crate::vocabulary::Epsilon;
 
 #[derive(Debug, Default, Args)]
 #[command(
@@ -201,16 +202,19 @@ impl NewArgs {
         inquiry.forget()?;
         let crowd = crowd(&recipe);
         if output.json() {
-            let epsilon = match recipe.privacy {
-                Privacy::Claim { epsilon_micro, .. } => Some(show_micro(epsilon_micro)),
-                Privacy::InsecureUnbounded => None,
+            let (epsilon, delta) = match recipe.privacy {
+                Privacy::Claim { epsilon_micro, delta, .. } => {
+                    (Epsilon::from_micro(epsilon_micro), Some(delta.to_f64()))
+                }
+                Privacy::InsecureUnbounded => (Epsilon(f64::INFINITY), None),
             };
             output.value(&json!({
                 "file": out,
                 "name": recipe.name,
                 "epsilon": epsilon,
+                "delta": delta,
                 "min_batch": recipe.aggregation.min_batch,
-                "expected_answers": crowd.expected,
+                "crowd": crowd,
             }))?;
             return Ok(Outcome::Yes);
         }

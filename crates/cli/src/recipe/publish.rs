@@ -90,11 +90,11 @@ impl PublishArgs {
         recipe_file::write(&proof_file, &proof.to_bytes(), true)?;
         if output.json() {
             output.value(&json!({
-                "id": entry.id().to_string(),
+                "entry_id": entry.id(),
                 "kind": entry.kind().as_str(),
                 "index": proof.index,
-                "entry": entry_file,
-                "proof": proof_file,
+                "entry_file": entry_file,
+                "proof_file": proof_file,
             }))?;
             return Ok(Outcome::Yes);
         }

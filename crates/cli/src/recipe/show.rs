@@ -1,8 +1,8 @@
 //! `sotto recipe show`.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sotto_crypto::blind_rsa::TokenKey;
 use sotto_protocol::recipe::mechanism;
 use sotto_wire::{Recipe, Role};
@@ -13,27 +13,38 @@ use crate::recipe_file::{Loaded, RecipeArgs};
 use crate::time_text::show_seconds;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "With --json it prints the canonical form of the recipe, whose SHA-256 is its id."
-)]
 pub(super) struct ShowArgs {
     #[command(flatten)]
     recipe: RecipeArgs,
+    /// Print only the canonical form (RFC 8785), whose SHA-256 is the recipe's id.
+    #[arg(long, conflicts_with = "json")]
+    canonical: bool,
 }
 
 impl ShowArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let (loaded, _) = self.recipe.load()?;
         let recipe = &loaded.recipe;
+        if self.canonical {
+            ensure!(
+                loaded.id_known(),
+                "the recipe has no author, no parties or no token keys yet, so it has no id"
+            );
+            output.line(String::from_utf8(recipe.to_json())?)?;
+            return Ok(Outcome::Yes);
+        }
         if output.json() {
-            if loaded.id_known() {
-                // Exactly the bytes whose hash is the id.
-                output.line(String::from_utf8(recipe.to_json())?)?;
-            } else {
-                let mut value: Value = serde_json::from_slice(&recipe.to_json())?;
-                without_stand_ins(&mut value, &loaded);
-                output.value(&value)?;
-            }
+            let mut value: Value = serde_json::from_slice(&recipe.to_json())?;
+            without_stand_ins(&mut value, &loaded);
+            let author = loaded.author_known.then_some(&recipe.author);
+            output.value(&json!({
+                "recipe_id": loaded.id_known().then(|| recipe.id()),
+                "author": author.map(|author| author.name.to_string()),
+                "author_key": author.map(|author| author.verifier().to_string()),
+                "signed": loaded.entry.is_some(),
+                "index": loaded.index,
+                "recipe": value,
+            }))?;
             return Ok(Outcome::Yes);
         }
         let row = |name: &str, value: &str| output.line(format!("{name:<14} {value}"));

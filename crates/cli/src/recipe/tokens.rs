@@ -1,12 +1,12 @@
 //! `sotto recipe tokens`: requests the token keys of a recipe from its issuers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sotto_crypto::note::{NoteKey, verify_endorsement};
 use sotto_protocol::Moment;
@@ -19,6 +19,7 @@ use crate::connection::ConnectionArgs;
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file::{self, Form};
 use crate::time_text::{parse_seconds, show_moment};
+use crate::vocabulary::Time;
 use crate::{signer_file, token_keys, trust_file};
 
 const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
@@ -61,6 +62,16 @@ struct Wanted<'a> {
     request: TokenKeyRequest,
 }
 
+/// The keys that were added.
+#[derive(Serialize)]
+struct Added<'a> {
+    file: &'a Path,
+    issuers: Vec<String>,
+    #[serde(flatten)]
+    expires: Time,
+    endorsements_checked: bool,
+}
+
 impl TokensArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
@@ -91,13 +102,12 @@ impl TokensArgs {
         recipe_file::write(&self.file, text.as_bytes(), true)?;
         let expires = wanted.iter().map(|wanted| wanted.request.expires).max().unwrap_or_default();
         if output.json() {
-            let issuers: Vec<_> = wanted.iter().map(|wanted| wanted.issuer.to_string()).collect();
-            output.value(&json!({
-                "file": self.file,
-                "issuers": issuers,
-                "expires": expires,
-                "endorsements_checked": trust.is_some(),
-            }))?;
+            output.value(&Added {
+                file: &self.file,
+                issuers: wanted.iter().map(|wanted| wanted.issuer.to_string()).collect(),
+                expires: Time::new("expires", expires),
+                endorsements_checked: trust.is_some(),
+            })?;
             return Ok(Outcome::Yes);
         }
         let (until, file) = (show_moment(Moment(expires)), self.file.display());

@@ -11,20 +11,21 @@ use serde::Serialize;
 use super::config::{RoleFile, Start};
 use super::key_history;
 use crate::output::{Outcome, Output};
+use crate::vocabulary::Time;
 
 /// What is printed about a configuration without mistakes.
 #[derive(Serialize)]
 struct Checked<'a> {
     role: &'static str,
-    config: &'a Path,
+    file: &'a Path,
     valid: bool,
     listen: std::net::SocketAddr,
     admin_listen: Option<std::net::SocketAddr>,
     /// The last second of the certificate's validity.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    certificate_expires: Option<i64>,
-    /// The tasks of an aggregator.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
+    certificate_expires: Option<Time>,
+    /// How many tasks an aggregator serves.
+    #[serde(rename = "task_count", skip_serializing_if = "Option::is_none")]
     tasks: Option<usize>,
 }
 
@@ -46,11 +47,14 @@ pub(super) async fn run<T: RoleFile>(
         file.bind(Start { insecure_http, check_only: true, data_dir: None }).await?;
     let checked = Checked {
         role: T::ROLE,
-        config: path,
+        file: path,
         valid: true,
         listen: server.addr(),
         admin_listen: server.admin_addr(),
-        certificate_expires: server.certificates().map(|certificates| certificates.expires()),
+        certificate_expires: server.certificates().map(|certificates| {
+            let seconds = u64::try_from(certificates.expires()).unwrap_or_default();
+            Time::new("certificate_expires", seconds)
+        }),
         tasks,
     };
     if output.json() {

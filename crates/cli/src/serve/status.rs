@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sotto_client::{HttpOptions, HttpRequest, HttpTransport, Transport};
 
 use crate::output::{Outcome, Output, WithHint};
@@ -27,8 +27,10 @@ pub(super) fn run(
         .with_context(|| format!("the {role} does not answer at {address}"))
         .hint("does it run, with this configuration?")?;
     ensure!(answer.status == 200, "{address} answers with {}: is this a {role}?", answer.status);
-    let status: Value = serde_json::from_slice(&answer.body)
+    let mut status: Map<String, Value> = serde_json::from_slice(&answer.body)
         .with_context(|| format!("{address} does not answer like a {role}"))?;
+    status.insert("role".to_owned(), role.into());
+    let status = Value::Object(status);
     if output.json() {
         output.value(&status)?;
     } else {
@@ -64,7 +66,7 @@ fn text(role: &str, status: &Value) -> String {
         text += &format!("Serves {} tasks.\n", tasks.len());
     }
     for task in tasks {
-        let what = match &task["recipe"] {
+        let what = match &task["recipe_id"] {
             Value::String(id) => {
                 format!("recipe {id}, {:?} of {}", word(&task["name"]), word(&task["author"]))
             }
@@ -77,7 +79,7 @@ fn text(role: &str, status: &Value) -> String {
         text += "Does not serve these recipes:\n";
     }
     for recipe in not_served {
-        text += &format!("  {}: {}\n", word(&recipe["recipe"]), word(&recipe["reason"]));
+        text += &format!("  {}: {}\n", word(&recipe["recipe_id"]), word(&recipe["reason"]));
     }
     text
 }
@@ -94,10 +96,10 @@ mod tests {
             "status": "degraded", "version": "0.1.0", "listen": "127.0.0.1:8080",
             "reasons": [{ "name": "helper_unreachable", "detail": "https://h.example/: connect" }],
             "tasks": [
-                { "task_id": "aaa", "recipe": "r1", "name": "minutes", "author": "author.example" },
+                { "task_id": "aaa", "recipe_id": "r1", "name": "minutes", "author": "author.example" },
                 { "task_id": "bbb" },
             ],
-            "not_served": [{ "recipe": "r2", "reason": "the author x is not listed" }],
+            "not_served": [{ "recipe_id": "r2", "reason": "the author x is not listed" }],
         });
         assert_eq!(
             text("leader", &status),

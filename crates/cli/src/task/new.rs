@@ -127,9 +127,8 @@ impl NewArgs {
         let files = self.write(&task)?;
         let id = task.leader.task.id().to_string();
         if output.json() {
-            let files: serde_json::Map<_, _> =
-                files.iter().map(|(name, path)| ((*name).to_owned(), json!(path))).collect();
-            output.value(&json!({ "task_id": id, "files": files }))?;
+            let files = files.iter().map(|(name, path)| json!({ "party": name, "file": path }));
+            output.value(&json!({ "task_id": id, "files": files.collect::<Vec<_>>() }))?;
             return Ok(Outcome::Yes);
         }
         output.line(&id)?;

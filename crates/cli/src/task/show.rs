@@ -4,14 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 use sotto_protocol::Moment;
-use sotto_vdaf::Sizes;
+use sotto_vdaf::{Sizes, VdafConfig};
 use sotto_wire::taskprov;
 
 use crate::output::{Outcome, Output};
-use crate::task_file::TaskFile;
+use crate::task_file::{BatchModeName, TaskFields, TaskFile};
 use crate::time_text::{show_moment, show_seconds};
+use crate::vocabulary::Time;
 
 /// The bytes of a report besides its shares: id, time, lengths, and the overhead of two HPKE
 /// ciphertexts.
@@ -72,7 +74,7 @@ fn as_json(file: &TaskFile, derived: bool) -> Value {
         "party": file.party,
         "task_id": file.task_id,
         "task_id_derived": derived,
-        "task": file.task,
+        "task": Configured::of(&file.task),
     });
     if let Some(aggregator) = &file.aggregator {
         value["aggregator"] = json!({
@@ -92,6 +94,40 @@ fn as_json(file: &TaskFile, derived: bool) -> Value {
         });
     }
     value
+}
+
+/// The fields of the task's configuration.
+#[derive(Serialize)]
+struct Configured<'a> {
+    leader_url: &'a str,
+    helper_url: &'a str,
+    vdaf: &'a VdafConfig,
+    batch_mode: BatchModeName,
+    min_batch: u64,
+    time_precision_s: u64,
+    #[serde(flatten)]
+    starts: Option<Time>,
+    #[serde(flatten)]
+    ends: Option<Time>,
+    task_info: &'a str,
+    encoded: &'a str,
+}
+
+impl<'a> Configured<'a> {
+    fn of(fields: &'a TaskFields) -> Self {
+        Self {
+            leader_url: &fields.leader,
+            helper_url: &fields.helper,
+            vdaf: &fields.vdaf,
+            batch_mode: fields.batch_mode,
+            min_batch: fields.min_batch_size,
+            time_precision_s: fields.time_precision,
+            starts: fields.task_start.map(|start| Time::new("starts", start)),
+            ends: fields.task_end.map(|end| Time::new("ends", end)),
+            task_info: &fields.task_info,
+            encoded: &fields.encoded,
+        }
+    }
 }
 
 /// `Prio3Histogram (chunk_length 5, length 16)`.

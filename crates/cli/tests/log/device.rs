@@ -56,12 +56,10 @@ fn a_recipe_is_considered_once_and_the_coin_is_told_nobody() {
         let said = run(&world, &[]).says(0);
         assert_eq!(said, "silent      regions: once: it has been considered before\n");
         let silent = json!({
-            "recipe": id, "name": "regions", "check": "once", "reason": "it has been considered before",
+            "recipe_id": id, "name": "regions", "check": "once", "reason": "it has been considered before",
         });
-        assert_eq!(
-            run(&world, &["--json"]).json(0),
-            json!({ "considered": [], "silent": [silent] })
-        );
+        let found = run(&world, &["--json"]).json(0);
+        assert_eq!((&found["considered"], &found["silent"]), (&json!([]), &json!([silent])));
         // The output for people does not reveal it either.
         let cost = show_micro(epsilon(recipe));
         let shown = world.run(&["device", "log", "--state", "device.json"]).says(0);
@@ -81,7 +79,8 @@ fn a_recipe_is_considered_once_and_the_coin_is_told_nobody() {
         assert_eq!(shown["considered"].as_array().unwrap().len(), 1);
         let mut fields: Vec<&String> = shown["considered"][0].as_object().unwrap().keys().collect();
         fields.sort();
-        assert_eq!(fields, ["at", "epsilon_micro", "name", "purpose", "recipe"]);
+        assert_eq!(fields, ["at", "at_s", "epsilon", "name", "purpose", "recipe_id"]);
+        assert_eq!(shown["considered"][0]["epsilon"], expected);
     }
     // One of them answered. Each pass sends the same bytes, because the leader never accepted them.
     let asked = asked.lock().unwrap();
@@ -96,8 +95,8 @@ fn conditions_are_asked_and_do_not_speak() {
     let said = run(&world, &["--condition", "false"]).says(0);
     assert_eq!(said, "silent      regions: conditions: the host's conditions are not met\n");
     let found = run(&world, &["--condition", "echo yes", "--json"]).json(0);
-    let considered = json!([{ "recipe": unanswered().id(), "name": "regions" }]);
-    assert_eq!(found, json!({ "considered": considered, "silent": [] }));
+    let considered = json!([{ "recipe_id": unanswered().id(), "name": "regions" }]);
+    assert_eq!((&found["considered"], &found["silent"]), (&considered, &json!([])));
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl Run {
 
     /// The same as JSON.
     pub(crate) fn json(&self, code: i32) -> Value {
-        serde_json::from_str(&self.says(code)).unwrap()
+        crate::read(self.says(code).as_bytes())
     }
 
     /// Why it failed. Checks that nothing is on stdout.

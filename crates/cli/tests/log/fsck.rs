@@ -36,8 +36,13 @@ fn every_file_is_checked() {
     let said = fsck(&world, &[]).says(0);
     assert_eq!(said, "3 entries checked: nothing is wrong\n");
     let found = fsck(&world, &["--json"]).json(0);
-    let clean = serde_json::json!({ "size": 3, "clean": true, "differences": [], "more": 0 });
-    assert_eq!(found, clean);
+    assert_eq!(
+        found,
+        serde_json::json!({
+            "schema": "sotto/1", "command": "log fsck",
+            "size": 3, "clean": true, "differences": [], "more": 0
+        })
+    );
 
     let bucket = entry.id().to_string()[..4].to_owned();
     let public = world.path(LOG);

@@ -54,7 +54,7 @@ fn lines_say_when_what_and_by_whom() {
     let entry = &list(&["--policy", "policy", "--name", "commute", "--json"]).json(0)["entries"][0];
     assert_eq!(entry["kind"], "recipe");
     assert_eq!(entry["author"], "author.example");
-    assert_eq!(entry["id"].as_str().unwrap().len(), 64);
+    assert_eq!(entry["entry_id"].as_str().unwrap().len(), 64);
     let time = entry["public_since_s"].as_u64().unwrap();
     assert!(time <= now() - 2 * DAY && time > now() - 3 * DAY, "{entry}");
 

@@ -75,7 +75,7 @@ fn what_is_new_is_told_once() {
     let again = monitor(&world, &["--no-served-keys"]).says(0);
     assert_eq!(again, "4 entries, nothing new, nothing wrong\n");
     let empty = json!({
-        "size": 4, "events": [], "misbehaviour_files": [], "hook_failures": [], "hook_pending": 0
+        "schema": "sotto/1", "command": "log monitor", "size": 4, "events": [], "misbehaviour_files": [], "hook_failures": [], "hook_pending": 0
     });
     assert_eq!(quiet(&world, 0), empty);
 
@@ -126,7 +126,7 @@ fn events_say_what_happened_where_and_whom_it_speaks_against() {
     assert!(brief[7..].iter().all(|event| event == expected[7]), "{brief:?}");
     for event in events {
         let index = usize::try_from(event["index"].as_u64().unwrap()).unwrap();
-        assert_eq!(event["id"], entries[index].id().to_string());
+        assert_eq!(event["entry_id"], entries[index].id().to_string());
     }
 }
 
@@ -142,7 +142,13 @@ fn every_event_reaches_the_hook() {
     };
     let heard = || -> Vec<Value> {
         let text = String::from_utf8(world.read("events")).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let event = |line: &str| {
+            let mut event = crate::read(line.as_bytes());
+            assert_eq!(event["command"], "log monitor");
+            event.as_object_mut().unwrap().retain(|key, _| key != "schema" && key != "command");
+            event
+        };
+        text.lines().map(event).collect()
     };
     let entries = [1, 2, 3, 4, 5].map(|seq| key_set(&key("leader.example"), seq));
     show(&world, &entries[..1]);
@@ -401,6 +407,9 @@ fn served_keys_are_compared_with_logged_ones() {
     let expected =
         format!("helper.example at {url}/helper/ serves key 66, which it has not logged");
     assert_eq!(words, expected);
+    let event = report["events"].as_array().unwrap().iter().find(|event| event["alert"] == true);
+    assert_eq!(event.unwrap()["operator"], "helper.example");
+    assert_eq!(event.unwrap()["url"], format!("{url}/helper/"));
     assert_eq!(requests.lock().unwrap().len(), 2);
     // The alert is repeated as long as the problem persists.
     assert_eq!(alert(&monitor(&world, &["--json"]).json(1)), expected);

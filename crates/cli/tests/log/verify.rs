@@ -24,7 +24,7 @@ fn two() -> (Folder, Entry) {
 /// The verdict and words of one finding.
 fn finding(found: &Value, what: &str) -> (String, String) {
     let lines = found["findings"].as_array().unwrap();
-    let line = lines.iter().find(|line| line["what"] == what);
+    let line = lines.iter().find(|line| line["check"] == what);
     let line = line.unwrap_or_else(|| panic!("no {what}: {found}"));
     let text = |field: &str| line[field].as_str().unwrap().to_owned();
     (text("verdict"), text("words"))
@@ -86,7 +86,7 @@ fn a_recipe_is_verified_offline() {
     // The log is gone, and the proof is the one beside the entry.
     fs::remove_dir_all(world.path("data")).unwrap();
     let found = verify(&world, &["--json"]).json(0);
-    assert_eq!(found["verdict"], "verified");
+    assert_eq!(found["verdict"], "ok");
     assert_eq!(found["recipe_id"], entry.id().to_string());
     assert_eq!(found["index"], 0);
     assert_eq!(found["misbehaviour_files"], Value::Array(Vec::new()));
@@ -221,7 +221,7 @@ fn what_cannot_be_told_ends_with_2() {
     let (world, entry) = two();
     reproof(&world, |note| signed(note.text(), 1, now()));
     let found = verify(&world, &["--json"]).json(2);
-    assert_eq!(found["verdict"], "undecided");
+    assert_eq!(found["verdict"], "unknown");
     let (verdict, words) = finding(&found, "witnessed");
     assert_eq!(verdict, "unknown");
     assert!(words.starts_with("1 of 2: w0; missing: w1: "), "{words}");

@@ -7,17 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::events::Event;
 use crate::time_text::show_seconds;
 
 /// How often we look whether the command has ended.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Runs the command with the event as JSON on its standard input. It fails if the command cannot be
+/// Runs the command with an event, which is a line of JSON, on its standard input. It fails if the command cannot be
 /// run, exits with another code than 0, or takes too long; then it is killed.
-pub(super) fn run(command: &str, event: &Event, limit: Duration) -> Result<()> {
-    let mut json = serde_json::to_vec(event)?;
-    json.push(b'\n');
+pub(super) fn run(command: &str, event: String, limit: Duration) -> Result<()> {
     let mut child = Command::new("sh")
         .args(["-c", command])
         .stdin(Stdio::piped())
@@ -27,7 +24,7 @@ pub(super) fn run(command: &str, event: &Event, limit: Duration) -> Result<()> {
         .context("cannot run it")?;
     if let Some(mut stdin) = child.stdin.take() {
         // A command need not read its input, and must not hold us up if it does not.
-        thread::spawn(move || stdin.write_all(&json));
+        thread::spawn(move || writeln!(stdin, "{event}"));
     }
     let ends = Instant::now().checked_add(limit);
     loop {
