@@ -49,7 +49,8 @@ fn a_listed_author_cannot_aim_the_leader_at_a_server_of_their_own() {
     again.extend(["--trust", "trust.toml"]);
     let (code, told) = world.exit_code(&again).unwrap();
     assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("the operator's key set says"), "{told}");
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the operator's key set says"), "{told}");
     world.publish_recipe("honest", 4).unwrap();
 
     for (name, minutes) in [("a", 5), ("b", 20), ("c", 50), ("d", 50)] {

@@ -66,11 +66,19 @@ fn a_collection_ends_at_its_deadline() {
     let leader = pair.leader.process().unwrap();
     leader.signal("STOP").unwrap();
     let output = run_in_time(text);
+    // A question that is answered at once has a short deadline of its own.
+    let task = files.path("collector").to_string_lossy().into_owned();
+    let listed = run_in_time(&["collect", "--task", &task, "--list"].map(str::to_owned));
     leader.signal("CONT").unwrap();
+    assert_eq!(listed.status.code(), Some(2), "{}", shown(&listed));
+    let hint = format!(" hint: is the leader at {} running?", pair.leader.url);
+    assert!(shown(&listed).contains(&hint), "{}", shown(&listed));
     assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
     let silent = format!("the leader at {}", pair.leader.url.trim_end_matches('/'));
     let line = format!("{silent} does not answer: attempt 1, 3 s so far\n");
-    assert!(shown(&output).contains(&line), "{}", shown(&output));
+    for output in [&output, &listed] {
+        assert!(shown(output).contains(&line), "{}", shown(output));
+    }
 
     // Another batch is complete, but the helper gives no share.
     let other = Time::new(time.as_units() - 1);

@@ -13,7 +13,6 @@ mod report;
 mod sample;
 mod sampled_gaussian;
 mod shuffle;
-pub(crate) mod wrap;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -29,8 +28,9 @@ use crate::output::{Outcome, Output};
     given device as without it, plus delta. --adjacency, --count and --honest say for whom and against \
     whom. Sotto judges every recipe with the count seen and half of a batch honest.\n\n\
     Examples:\n  \
-    sotto account gaussian --epsilon 1 --delta 1e-8           how much noise for epsilon 1\n  \
-    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
+    sotto account gaussian --epsilon 1 --delta 1e-8  # the noise for epsilon 1\n  \
+    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 \\\n    \
+    --delta 1e-8\n  \
     sotto account shuffle --epsilon0 4 --n 10000 --delta 1e-10\n\n\
     docs/privacy-accounting.md has the theorems and what they assume, docs/json.md the keys of --json."
 )]

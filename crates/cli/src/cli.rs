@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::output::{Outcome, Output};
+use crate::output::{self, Outcome, Output};
 use crate::{
     account::AccountArgs,
     collect::CollectArgs,
@@ -57,8 +57,10 @@ enum Command {
     /// Compute what a release costs in privacy, or what a privacy budget requires.
     Account(AccountArgs),
     /// Serve the interoperability test API, to be driven by other implementations.
+    #[command(hide = true)]
     Interop(InteropArgs),
     /// Check VDAF and token test vectors.
+    #[command(hide = true)]
     Vectors(VectorsArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
@@ -73,7 +75,7 @@ enum Command {
 impl Cli {
     /// The arguments of this process, and the names of the command, like `log list`.
     pub(crate) fn read() -> Result<(Self, String), clap::Error> {
-        let mut matches = Self::command().try_get_matches()?;
+        let mut matches = Self::command().term_width(output::width()).try_get_matches()?;
         let command = names(&matches).join(" ");
         let cli = Self::from_arg_matches_mut(&mut matches);
         Ok((cli.map_err(|error| error.format(&mut Self::command()))?, command))
@@ -110,10 +112,72 @@ fn names(matches: &ArgMatches) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use sotto_crypto::note::NoteKey;
+
     use super::*;
+    use crate::output::columns;
+    use crate::pages::{self, Block, command_lines, help_examples, pages};
+    use crate::random;
 
     #[test]
     fn the_table_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The paths of all commands, also of those that are not on the first screen.
+    pub(crate) fn paths(command: &clap::Command, path: &[String], all: &mut Vec<Vec<String>>) {
+        all.push(path.to_vec());
+        for subcommand in command.get_subcommands().filter(|one| one.get_name() != "help") {
+            let path = [path, &[subcommand.get_name().to_owned()]].concat();
+            paths(subcommand, &path, all);
+        }
+    }
+
+    fn help(path: &[String]) -> String {
+        let arguments = [&["sotto".to_owned()], path, &["--help".to_owned()]].concat();
+        let command = Cli::command().term_width(80);
+        command.try_get_matches_from(arguments).unwrap_err().to_string()
+    }
+
+    /// Every command of the table, so that a new one cannot be forgotten.
+    #[test]
+    fn help_fits_80_columns() {
+        let mut all = Vec::new();
+        paths(&Cli::command(), &[], &mut all);
+        assert!(all.len() > 40, "{all:?}");
+        for path in all {
+            let help = help(&path);
+            let long: Vec<&str> = help.lines().filter(|line| columns(line) > 80).collect();
+            assert!(long.is_empty(), "{path:?}: {long:#?}");
+            let name = [&["help".to_owned()], &path[..]].concat().join("_");
+            insta::assert_snapshot!(name, help);
+        }
+    }
+
+    /// No example in help or documents has an unknown option, or lacks an argument. The walkthrough,
+    /// which is full of loops, is run as a whole instead.
+    #[test]
+    fn every_example_is_a_command_line() {
+        let mut all = Vec::new();
+        paths(&Cli::command(), &[], &mut all);
+        let mut blocks: Vec<Block> =
+            all.iter().flat_map(|path| help_examples(&path.join(" "), &help(path))).collect();
+        let pages = pages().into_iter().filter(|page| !page.ends_with("walkthrough.md"));
+        blocks.extend(pages.flat_map(|page| pages::blocks(&page)));
+        let (id, key) = (
+            "0".repeat(64),
+            NoteKey::generate("a.example".parse().unwrap(), &mut random::system()),
+        );
+        let key = key.verifier().to_string();
+        let values = [("ID", id.as_str()), ("LEADER", &key), ("HELPER", &key)];
+        let mut count = 0;
+        for block in &blocks {
+            for line in command_lines(&block.text, &values) {
+                let parsed = Cli::command().try_get_matches_from(&line);
+                assert!(parsed.is_ok(), "{}: {line:?}: {}", block.place, parsed.unwrap_err());
+                count += 1;
+            }
+        }
+        assert!(count > 60, "{count}");
     }
 }

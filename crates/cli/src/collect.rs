@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::Value;
@@ -33,8 +33,10 @@ use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
 use crate::vocabulary::{self, Bucket};
 
-/// The deadline without `--deadline`.
-const DEADLINE: &str = "10m";
+/// The deadline without `--deadline`: for a result, which may need other reports, and for a question
+/// that a leader answers at once.
+const DEADLINE: Duration = Duration::from_secs(600);
+const SHORT_DEADLINE: Duration = Duration::from_secs(10);
 /// Even a deadline of zero leaves time to ask once.
 const SHORTEST: Duration = Duration::from_secs(2);
 /// How long a cancellation may take, after the deadline.
@@ -65,9 +67,9 @@ pub(crate) struct CollectArgs {
     /// reports. If it is released, later reports for it are refused.
     #[arg(long, requires = "recipe")]
     anyway: bool,
-    /// Give up after this time: seconds, or like 10m.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = DEADLINE)]
-    deadline: u64,
+    /// Give up after this time: seconds, or like 10m [default: 10m; 10s with --list and --cancel]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    deadline: Option<u64>,
     /// Leave the finished job at the leader.
     #[arg(long)]
     keep: bool,
@@ -87,8 +89,7 @@ impl CollectArgs {
         let spinner = output.spinner("asking the leader");
         let (shown, told) = (spinner.clone(), output.clone());
         let tell = move |line: &str| shown.suspend(|| told.remark(line));
-        let limit = Limit::Total(Duration::from_secs(self.deadline).max(SHORTEST));
-        let patience = Patience::new(limit, tell)?;
+        let patience = Patience::new(Limit::Total(self.deadline().max(SHORTEST)), tell)?;
         self.subject.log.connection.patience = Some(patience.clone());
         let collected = self.run_within(&patience, &spinner, output);
         spinner.finish_and_clear();
@@ -110,11 +111,13 @@ impl CollectArgs {
         if self.taskprov || recipe.is_some() {
             collector = collector.with_taskprov();
         }
-        if self.list {
-            return jobs::list(&collector, spinner, output);
-        }
-        if let Some(id) = &self.cancel {
-            return jobs::cancel(&collector, id, output);
+        let told = match (self.list, &self.cancel) {
+            (true, _) => Some(jobs::list(&collector, spinner, output)),
+            (false, Some(id)) => Some(jobs::cancel(&collector, id, output)),
+            (false, None) => None,
+        };
+        if let Some(told) = told {
+            return told.or_else(|error| unanswered(error, patience, &task));
         }
         let query = match self.query(&task, recipe.as_ref(), now()?)? {
             Ok(query) => query,
@@ -146,6 +149,11 @@ impl CollectArgs {
         Ok(Outcome::Yes)
     }
 
+    fn deadline(&self) -> Duration {
+        let usual = if self.list || self.cancel.is_some() { SHORT_DEADLINE } else { DEADLINE };
+        self.deadline.map_or(usual, Duration::from_secs)
+    }
+
     fn wait(
         &self,
         collector: &Collector,
@@ -160,8 +168,7 @@ impl CollectArgs {
             )),
             Progress::Done => {}
         };
-        let deadline = Duration::from_secs(self.deadline);
-        collector.collect(query, deadline, &mut progress, &mut random::system())
+        collector.collect(query, self.deadline(), &mut progress, &mut random::system())
     }
 
     /// What to ask for; the inner error is an interval of a recipe that is still open.
@@ -280,6 +287,13 @@ fn give_up(
     Ok(Err((message, "nothing is lost, and no job is left: run the same command later")))
 }
 
+/// The error, or who did not answer.
+fn unanswered<T>(error: anyhow::Error, patience: &Patience, task: &Task) -> Result<T> {
+    let Some(silent) = patience.silent() else { return Err(error) };
+    let leader = task.configuration().leader_aggregator_endpoint();
+    Err(anyhow!("{silent}")).hint(format!("is the leader at {leader} running?"))
+}
+
 fn is_overlap(error: &CollectError) -> bool {
     matches!(error, CollectError::Exchange(ExchangeError::Problem(problem))
         if problem.is(ProblemType::BatchOverlap))
@@ -364,8 +378,11 @@ fn print(
         });
     }
     match &answer {
-        Some(answer) => output.line(estimated::table(&answer.buckets))?,
-        None => output.line(table(&collection.result))?,
+        Some(answer) => output.table(estimated::table(&answer.buckets))?,
+        None => match &collection.result {
+            AggregateResult::Scalar(value) => output.line(value)?,
+            AggregateResult::Vector(values) => output.table(table(values))?,
+        },
     }
     let precision = task.configuration().time_precision();
     let start = collection.interval.start().start_seconds(precision);
@@ -379,30 +396,26 @@ fn print(
     Ok(())
 }
 
-fn table(result: &AggregateResult) -> String {
-    let values = match result {
-        AggregateResult::Scalar(value) => return value.to_string(),
-        AggregateResult::Vector(values) => values,
-    };
+fn table(values: &[u128]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["bucket", "value"]);
+    table.set_header(["bucket", "value"]);
     for (index, value) in values.iter().enumerate() {
         table.add_row([Value::from(index).to_string(), value.to_string()]);
     }
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table.trim_fmt()
+    table
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::fitted;
 
     #[test]
-    fn results_are_tables_or_a_number() {
-        assert_eq!(table(&AggregateResult::Scalar(12)), "12");
-        insta::assert_snapshot!(table(&AggregateResult::Vector(vec![3, 1_000])), @r"
+    fn vectors_are_tables() {
+        insta::assert_snapshot!(fitted(&mut table(&[3, 1_000]), 80), @r"
          bucket  value
               0      3
               1   1000

@@ -13,7 +13,7 @@ use crate::output::{Outcome, Output};
 /// Prints a completion script.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example: sotto completions bash > ~/.local/share/bash-completion/completions/sotto"
+    after_help = "Example, for bash, now or in ~/.bashrc:\n  eval \"$(sotto completions bash)\""
 )]
 pub(crate) struct CompletionsArgs {
     /// The shell.
@@ -40,8 +40,13 @@ pub(crate) struct ManArgs {
 
 impl ManArgs {
     pub(crate) fn run(self, _output: &Output) -> Result<Outcome> {
+        // These are left out of the help, which is for a first look, but not here.
+        let shown = ["interop", "vectors"];
+        let command = shown.into_iter().fold(Cli::command(), |command, name| {
+            command.mut_subcommand(name, |subcommand| subcommand.hide(false))
+        });
         std::fs::create_dir_all(&self.out)
-            .and_then(|()| clap_mangen::generate_to(Cli::command(), &self.out))
+            .and_then(|()| clap_mangen::generate_to(command, &self.out))
             .with_context(|| format!("cannot write man pages to {}", self.out.display()))?;
         Ok(Outcome::Yes)
     }

@@ -50,6 +50,28 @@ impl ConnectionArgs {
     }
 }
 
+/// What to do about a failed connection, by a part of its message. It fits the cause better than
+/// what the command itself can say.
+const CAUSES: [(&str, &str); 5] = [
+    (
+        "UnknownIssuer",
+        "the server's certificate is not from a public authority: if you trust it, give the \
+         authority's certificate with `--ca FILE`",
+    ),
+    ("NotValidForName", "the server's certificate is for another name: is the URL right?"),
+    ("peer certificate: Expired", "the server's certificate has expired: its operator renews it"),
+    ("received corrupt message", "no TLS is spoken there: is it an http:// URL, or another port?"),
+    (
+        "plain http to another machine",
+        "use https, or give `--insecure-http`: others can then read tokens and replace keys",
+    ),
+];
+
+/// The hint for a failed connection, if the message is about one.
+pub(crate) fn hint(message: &str) -> Option<&'static str> {
+    CAUSES.iter().find(|(part, _)| message.contains(part)).map(|(_, hint)| *hint)
+}
+
 /// Tries each exchange up to `attempts` times, with the default pauses.
 pub(crate) fn retry(attempts: u32) -> RetryPolicy {
     let mut policy = RetryPolicy::default();

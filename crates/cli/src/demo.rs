@@ -23,13 +23,16 @@ use sotto_wire::Probability;
 
 use self::question::Question;
 use self::result::DemoResult;
-use crate::output::{Outcome, Output, WithHint};
+use crate::output::{Outcome, Output, WithHint, columns};
 use crate::random;
 
 /// Runs everything in one process.
 #[derive(Debug, Args)]
-#[command(after_help = "Your own question, before any operator exists:\n  sotto recipe new\n  \
-    sotto demo --recipe FILE\n\n`true` is known to the demo alone, which plays every part. docs/json.md \
+#[command(after_help = "Your own question, before any operator exists:\n  \
+    sotto recipe new commute --purpose 'How long do people commute?' \\\n    \
+    --attribute minutes:int --labels short,long \\\n    \
+    --mapping 'minutes < 30 ? \"short\" : \"long\"' --population 1e6\n  \
+    sotto demo --recipe commute.toml\n\n`true` is known to the demo alone, which plays every part. docs/json.md \
     has the keys of --json.")]
 pub(crate) struct DemoArgs {
     /// The number of simulated devices.
@@ -166,7 +169,7 @@ impl DemoArgs {
     ) -> Result<()> {
         output.line("")?;
         let heading = if self.recipe.is_some() { "answer" } else { "word" };
-        let mut lines = chart::chart(heading, &result.buckets).into_iter();
+        let mut lines = chart::chart(heading, &result.buckets, output.width()).into_iter();
         if let Some(head) = lines.next() {
             output.line(output.bold(&head))?;
         }
@@ -174,14 +177,14 @@ impl DemoArgs {
             output.line(line)?;
         }
         let refused: u64 = result.reports.rejected.values().sum();
-        output.line(format!(
+        output.prose(format!(
             "\n{} reports counted, {refused} refused, in {:.1} s. `true` is known to the demo alone, \
              which plays every part.",
             result.reports.accepted, result.elapsed_s
         ))?;
         if let Some(privacy) = &result.privacy {
             let (epsilon, delta) = (privacy.claimed_epsilon, privacy.delta.to_f64());
-            output.line(format!(
+            output.prose(format!(
                 "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, assuming that up to \
                  {} devices in all are dishonest and that the servers see how many answered (the paper's \
                  figure: {:.2}; the noise alone: {:.0}).",
@@ -190,37 +193,34 @@ impl DemoArgs {
                 privacy.local_epsilon.unwrap_or(f64::INFINITY),
             ))?;
         }
-        section(
-            output,
-            "What each party saw",
-            explanation.saw.iter().map(|(who, what)| format!("{who:<10} {what}")),
-        )?;
-        section(
-            output,
-            "Not private yet",
-            explanation.caveats.iter().map(|line| (*line).to_owned()),
-        )?;
-        if let Some(recipe) = &self.recipe {
-            let recipe = recipe.display();
-            let differences = plan.question.differences.iter().cloned();
-            section(output, "Not as in your recipe", differences)?;
-            let next = [
-                format!("sotto recipe explain {recipe}   what the owner of a device reads"),
-                format!("sotto recipe check {recipe}   what a device says, and what is missing"),
-            ];
-            return section(output, "Try next", next.into_iter());
+        output.heading("What each party saw")?;
+        for (who, what) in &explanation.saw {
+            output.entry(format!("  {who:<10} "), what)?;
         }
-        let next = [
-            format!("sotto demo --devices 20000 --seed {}", plan.seed),
-            format!("sotto demo --devices {} --seed {} --json", plan.devices(), plan.seed),
-            format!(
-                "sotto demo --exact --seed {}   the same without sampling and noise",
-                plan.seed
-            ),
-            "sotto recipe new              your own question".to_owned(),
-            "sotto serve relay --print-config   what each party runs: also attester, issuer, leader, helper, log, witness".to_owned(),
-        ];
-        section(output, "Try next", next.into_iter())
+        list(output, "Not private yet", explanation.caveats)?;
+        let next: Vec<(String, &str)> = match &self.recipe {
+            Some(recipe) => {
+                list(output, "Not as in your recipe", &plan.question.differences)?;
+                let recipe = recipe.display();
+                vec![
+                    (format!("sotto recipe explain {recipe}"), "what people read"),
+                    (format!("sotto recipe check {recipe}"), "what a device says"),
+                ]
+            }
+            None => vec![
+                (format!("sotto demo --devices 20000 --seed {}", plan.seed), "more devices"),
+                (format!("sotto demo --exact --seed {}", plan.seed), "no sampling, no noise"),
+                ("sotto recipe new".to_owned(), "your own question"),
+                ("sotto serve relay --print-config".to_owned(), "what a party runs"),
+            ],
+        };
+        output.heading("Try next")?;
+        let longest = next.iter().map(|(command, _)| columns(command)).max().unwrap_or_default();
+        // A comment of the shell, so that the line can be pasted.
+        next.iter().try_for_each(|(command, why)| match longest + columns(why) + 6 {
+            needed if needed > output.width() => output.line(format!("  {command}")),
+            _ => output.line(format!("  {command:<longest$}  # {why}")),
+        })
     }
 }
 
@@ -230,12 +230,9 @@ fn safe_batch(devices: u64, rate: Probability) -> u64 {
     (expected - 4.0 * expected.sqrt()) as u64
 }
 
-fn section(output: &Output, title: &str, lines: impl Iterator<Item = String>) -> Result<()> {
-    output.line(format!("\n{}", output.bold(title)))?;
-    for line in lines {
-        output.line(format!("  {line}"))?;
-    }
-    Ok(())
+fn list(output: &Output, title: &str, items: &[impl std::fmt::Display]) -> Result<()> {
+    output.heading(title)?;
+    items.iter().try_for_each(|item| output.entry("  - ", item))
 }
 
 #[cfg(test)]

@@ -29,6 +29,9 @@ const ATTEMPTS: u32 = 8;
 /// The longest pause between two attempts, whatever the log asks for.
 const LONGEST_PAUSE_S: u64 = 30;
 
+/// What a log says that will never publish anything again.
+const STOPPED: &str = "has stopped for good";
+
 /// Options of commands that read a log.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LogArgs {
@@ -217,6 +220,11 @@ fn post(url: &str, transport: &dyn Transport, entry: &[u8]) -> Result<Vec<u8>> {
             200 => return Ok(response.body),
             503 => {
                 last = problem_words::of(&response);
+                if last.contains(STOPPED) {
+                    return Err(anyhow!("the log takes no entries any more: {last}")).hint(
+                        "trying again does not help: ask its operator which log takes its place",
+                    );
+                }
                 let asked = response.header("retry-after").and_then(|value| value.parse().ok());
                 let pause = asked.unwrap_or(u64::from(attempt)).clamp(1, LONGEST_PAUSE_S);
                 if attempt < ATTEMPTS {

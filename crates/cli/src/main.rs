@@ -16,6 +16,10 @@ mod log;
 mod log_source;
 mod logging;
 mod output;
+#[cfg(test)]
+#[allow(dead_code, reason = "the tests of the program as a process use the rest")]
+#[path = "../tests/pages.rs"]
+mod pages;
 mod patience;
 mod private_file;
 mod problem_words;

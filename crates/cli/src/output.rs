@@ -3,14 +3,25 @@
 //! Data goes to stdout, progress and remarks to stderr. With `--json`, stdout carries exactly one
 //! JSON object, even if the command fails; its words are in [`crate::vocabulary`]. Colour and
 //! progress bars appear on terminals only.
+//!
+//! Text for people is wrapped here, and nowhere else: a document at the width of the terminal, or
+//! at 80 columns if there is none. Events and errors are wrapped only where somebody reads them, on
+//! a terminal or with `COLUMNS`: in a journal or a pipe, each stays one line.
+
+mod wrap;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::Result;
+use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+
+use crate::connection;
+
+pub(crate) use self::wrap::{columns, hang};
 
 /// The version of all JSON that is printed. `docs/json.md` says what may change without a new one.
 const SCHEMA: &str = "sotto/1";
@@ -33,6 +44,11 @@ pub(crate) struct Output {
     colour: bool,
     /// What was asked, like `log list`; `None` if that is not known.
     command: Option<String>,
+    /// The columns of a document.
+    width: usize,
+    /// The columns of events on stdout and of remarks on stderr; `None`: one line each.
+    events: Option<usize>,
+    remarks: Option<usize>,
 }
 
 /// What is printed with `--json`.
@@ -56,14 +72,25 @@ struct Failure<'a> {
     ready: Option<bool>,
 }
 
+/// The columns of a document on stdout.
+pub(crate) fn width() -> usize {
+    wrap::width(Table::new().width())
+}
+
 impl Output {
-    /// Reads the terminal and the environment (`NO_COLOR`, `TERM`).
+    /// Reads the terminal and the environment (`NO_COLOR`, `TERM`, `COLUMNS`).
     pub(crate) fn new(json: bool, command: Option<String>) -> Self {
         let colour = !json
             && io::stdout().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Self { json, colour, command }
+        let read = |terminal: Option<u16>| {
+            let is_read = terminal.is_some() || wrap::set().is_some();
+            is_read.then(|| wrap::width(terminal))
+        };
+        let events = read(Table::new().width());
+        let remarks = read(Table::new().use_stderr().width());
+        Self { json, colour, command, width: width(), events, remarks }
     }
 
     /// Whether `--json` was given.
@@ -71,10 +98,51 @@ impl Output {
         self.json
     }
 
-    /// Prints a line of data.
+    /// The columns of a document, for what is not text: bars.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Prints a line of data, as it is.
     pub(crate) fn line(&self, text: impl fmt::Display) -> Result<()> {
         writeln!(io::stdout().lock(), "{text}")?;
         Ok(())
+    }
+
+    /// Prints text for people.
+    pub(crate) fn prose(&self, text: impl fmt::Display) -> Result<()> {
+        self.entry("", text)
+    }
+
+    /// The same beside a head: all lines of the text begin in the column where the head ends.
+    pub(crate) fn entry(&self, head: impl fmt::Display, text: impl fmt::Display) -> Result<()> {
+        self.line(wrap::hang(&head.to_string(), &text.to_string(), self.width))
+    }
+
+    /// Prints a heading after an empty line.
+    pub(crate) fn heading(&self, text: &str) -> Result<()> {
+        self.line("")?;
+        self.title(text)
+    }
+
+    /// Prints the first heading.
+    pub(crate) fn title(&self, text: &str) -> Result<()> {
+        wrap::hang("", text, self.width).lines().try_for_each(|line| self.line(self.bold(line)))
+    }
+
+    /// Prints a place with a caret below it, indented by this text.
+    pub(crate) fn place(&self, indent: &str, place: &Place) -> Result<()> {
+        self.line(place.shown(indent, self.width))
+    }
+
+    /// Prints something that has just happened, beside a head.
+    pub(crate) fn event(&self, head: impl fmt::Display, text: impl fmt::Display) -> Result<()> {
+        self.line(hung(&head, &text, self.events))
+    }
+
+    /// Prints a table. Cells are wrapped if it is too wide.
+    pub(crate) fn table(&self, mut table: Table) -> Result<()> {
+        self.line(fitted(&mut table, self.width))
     }
 
     /// Prints the one JSON object of the command.
@@ -93,12 +161,30 @@ impl Output {
 
     /// Prints a remark to stderr; silent with `--json`. Ignores a closed stderr.
     pub(crate) fn remark(&self, text: impl fmt::Display) {
+        self.remark_beside("", text);
+    }
+
+    /// The same beside a head.
+    pub(crate) fn remark_beside(&self, head: impl fmt::Display, text: impl fmt::Display) {
         if !self.json {
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            let _ = writeln!(io::stderr().lock(), "{}", hung(&head, &text, self.remarks));
         }
     }
 
-    /// Heading.
+    /// Prints a warning to stderr, like a remark.
+    pub(crate) fn warning(&self, text: impl fmt::Display) {
+        self.remark_beside("warning: ", text);
+    }
+
+    /// Says on stderr which commands come next. They are not wrapped, so that they can be pasted.
+    pub(crate) fn next(&self, commands: &[String]) {
+        if !self.json {
+            let text = commands.join("\n      ");
+            let _ = writeln!(io::stderr().lock(), "next: {text}");
+        }
+    }
+
+    /// Bold on a terminal.
     pub(crate) fn bold(&self, text: &str) -> String {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -133,15 +219,18 @@ impl Output {
     /// Prints why a command failed: to stdout as `{"error": ...}` with `--json`, else to stderr.
     pub(crate) fn failure(&self, error: &anyhow::Error) {
         let message = message(error);
-        let hint = hint_of(error);
+        let hint = connection::hint(&message).or(hint_of(error));
         if self.json {
             let _ = self.value(&Failure { error: &message, hint, ready: None });
             return;
         }
-        let mut stderr = io::stderr().lock();
-        let _ = writeln!(stderr, "error: {message}");
+        self.remark_beside("error: ", message);
+        if let Some(place) = place_of(error) {
+            let lines = place.shown("       ", self.remarks.unwrap_or(self.width));
+            let _ = writeln!(io::stderr().lock(), "{lines}");
+        }
         if let Some(hint) = hint {
-            let _ = writeln!(stderr, " hint: {hint}");
+            self.remark_beside(" hint: ", hint);
         }
     }
 
@@ -149,9 +238,49 @@ impl Output {
     pub(crate) fn not_ready(&self, error: &str, hint: &str) -> Result<Outcome> {
         match self.json {
             true => self.value(&Failure { error, hint: Some(hint), ready: Some(false) })?,
-            false => self.remark(format!("{error}\n hint: {hint}")),
+            false => {
+                self.remark(error);
+                self.remark_beside(" hint: ", hint);
+            }
         }
         Ok(Outcome::No)
+    }
+}
+
+/// One line, or as many as it takes in this many columns.
+fn hung(head: &dyn fmt::Display, text: &dyn fmt::Display, width: Option<usize>) -> String {
+    match width {
+        Some(width) => wrap::hang(&head.to_string(), &text.to_string(), width),
+        None => format!("{head}{text}"),
+    }
+}
+
+/// The table without rules, in at most this many columns.
+pub(crate) fn fitted(table: &mut Table, width: usize) -> String {
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.try_into().unwrap_or(u16::MAX));
+    table.trim_fmt()
+}
+
+/// A place in a text that somebody wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    line: String,
+    column: usize,
+}
+
+impl Place {
+    /// The character `column` of this line of `text`; both count from 1. `None` if there is no such
+    /// line.
+    pub(crate) fn new(text: &str, line: usize, column: usize) -> Option<Self> {
+        let line = text.lines().nth(line.checked_sub(1)?)?.to_owned();
+        Some(Self { line, column })
+    }
+
+    /// The line, indented, and the caret below it.
+    pub(crate) fn shown(&self, indent: &str, width: usize) -> String {
+        let lines = wrap::point(&self.line, self.column, width.saturating_sub(indent.len()));
+        lines.map(|line| format!("{indent}{line}")).join("\n")
     }
 }
 
@@ -169,7 +298,25 @@ impl<T, E: Into<anyhow::Error>> WithHint<T> for std::result::Result<T, E> {
 
 /// The error with a hint.
 pub(crate) fn hinted(error: impl Into<anyhow::Error>, hint: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(Hinted { error: error.into(), hint: hint.into() })
+    annotated(error.into(), Some(hint.into()), None)
+}
+
+/// The error with the place that it is about, if that is known.
+pub(crate) fn pointed(error: impl Into<anyhow::Error>, place: Option<Place>) -> anyhow::Error {
+    annotated(error.into(), None, place)
+}
+
+/// What an error has already stays: it is more specific.
+fn annotated(error: anyhow::Error, hint: Option<String>, place: Option<Place>) -> anyhow::Error {
+    // `downcast` alone would also find an annotation below a context, and drop the context.
+    let is_annotated = error.chain().next().is_some_and(|outermost| outermost.is::<Annotated>());
+    let inner = if is_annotated { error.downcast::<Annotated>() } else { Err(error) };
+    anyhow::Error::new(match inner {
+        Ok(Annotated { error, hint: own_hint, place: own_place }) => {
+            Annotated { error, hint: own_hint.or(hint), place: own_place.or(place) }
+        }
+        Err(error) => Annotated { error, hint, place },
+    })
 }
 
 /// Whether the reader of our output closed the pipe (`sotto ... | head`). That is not reported as a
@@ -197,22 +344,32 @@ fn message(error: &anyhow::Error) -> String {
 
 /// The innermost hint: it is closest to the cause and so the most specific.
 pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
-    error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()).last().map(|h| h.hint.as_str())
+    annotations(error).filter_map(|found| found.hint.as_deref()).last()
+}
+
+/// The innermost place.
+pub(crate) fn place_of(error: &anyhow::Error) -> Option<&Place> {
+    annotations(error).filter_map(|found| found.place.as_ref()).last()
+}
+
+fn annotations(error: &anyhow::Error) -> impl Iterator<Item = &Annotated> {
+    error.chain().filter_map(|cause| cause.downcast_ref())
 }
 
 #[derive(Debug)]
-struct Hinted {
+struct Annotated {
     error: anyhow::Error,
-    hint: String,
+    hint: Option<String>,
+    place: Option<Place>,
 }
 
-impl fmt::Display for Hinted {
+impl fmt::Display for Annotated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl std::error::Error for Hinted {
+impl std::error::Error for Annotated {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.chain().nth(1)
     }
@@ -240,5 +397,18 @@ mod tests {
         assert_eq!(hint_of(&error), Some("run as root"));
         assert_eq!(message(&error), "cannot start: cannot open: denied");
         assert_eq!(hint_of(&anyhow!("plain")), None);
+        let twice = hinted(hinted(anyhow!("denied"), "run as root"), "look it up");
+        assert_eq!(hint_of(&twice), Some("run as root"));
+    }
+
+    #[test]
+    fn an_error_has_a_place_and_a_hint() {
+        let place = Place::new("one\ntwo = 2\n", 2, 5).unwrap();
+        let error = hinted(pointed(anyhow!("wrong"), Some(place.clone())), "write 3");
+        let error = error.context("the file");
+        assert_eq!((place_of(&error), hint_of(&error)), (Some(&place), Some("write 3")));
+        assert_eq!(message(&error), "the file: wrong");
+        assert_eq!(place.shown("  ", 80), "  two = 2\n      ^");
+        assert_eq!((Place::new("one", 0, 1), Place::new("one", 2, 1)), (None, None));
     }
 }

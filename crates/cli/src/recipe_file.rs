@@ -8,13 +8,13 @@ use sotto_crypto::blind_rsa::TokenKey;
 use sotto_crypto::note;
 use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Aggregator, EndorsedKey, KeyDraft, PartiesDraft, TokensDraft, line_of};
+use sotto_wire::recipe::{Aggregator, EndorsedKey, KeyDraft, PartiesDraft, TokensDraft, place_of};
 use sotto_wire::{
     Entry, EntryId, EntryKind, KeyName, KeySet, PublicKey, Recipe, RecipeDraft, Role, Signer,
 };
 
 use crate::log_source::{LogArgs, Snapshot};
-use crate::output::WithHint;
+use crate::output::{Place, WithHint, hinted, pointed};
 use crate::private_file::read_bytes;
 use crate::{keys, trust_file};
 
@@ -137,17 +137,51 @@ fn parse(bytes: &[u8]) -> Result<Form> {
     }
     let text = std::str::from_utf8(bytes).context("neither TOML, JSON nor a signed entry")?;
     let hint = "docs/recipe-format.md describes the fields; `sotto recipe new` writes an example";
-    let draft = RecipeDraft::from_toml(text).hint(hint)?;
+    let draft = RecipeDraft::from_toml(text).map_err(|error| {
+        let place = error.place().and_then(|(line, column)| Place::new(text, line, column));
+        hinted(pointed(error, place), hint)
+    })?;
     // A rule that is broken is reported with its line, which nobody knows later.
-    with_stand_ins(draft.clone()).map_err(|error| anyhow!(located(text, &error.to_string())))?;
+    with_stand_ins(draft.clone()).map_err(|error| {
+        let (reason, place) = located(text, &error.to_string());
+        pointed(anyhow!(reason), place)
+    })?;
     Ok(Form::Draft(Box::new(draft), text.to_owned()))
 }
 
-/// A reason with the line of the key that it names.
-pub(crate) fn located(text: &str, reason: &str) -> String {
-    match line_of(text, reason) {
-        Some(line) => format!("line {line}: {reason}"),
-        None => reason.to_owned(),
+/// A reason with the line of the key that it names, and the place of that key.
+pub(crate) fn located(text: &str, reason: &str) -> (String, Option<Place>) {
+    match place_of(text, reason) {
+        Some((line, column)) => (format!("line {line}: {reason}"), Place::new(text, line, column)),
+        None => (reason.to_owned(), None),
+    }
+}
+
+/// The place in the mapping or the predicate that a device's reason is about: `mapping, column 3:
+/// ...`.
+pub(crate) fn in_expression(recipe: &Recipe, reason: &str) -> Option<Place> {
+    let (name, place) = reason.split_once(':')?.0.split_once(", ")?;
+    let source = match name {
+        "mapping" => recipe.query.mapping(),
+        "predicate" => &recipe.who.targeting.as_ref()?.predicate,
+        _ => return None,
+    };
+    place_in(source, place)
+}
+
+/// `column 3` or `line 2, column 3` of an expression.
+pub(crate) fn place_in(source: &str, place: &str) -> Option<Place> {
+    let (line, column) = place.split_once(", ").unwrap_or(("line 1", place));
+    let number = |text: &str, name| text.strip_prefix(name)?.trim().parse::<usize>().ok();
+    Place::new(source, number(line, "line")?, number(column, "column")?)
+}
+
+impl Loaded {
+    /// Why a device would refuse the recipe, with the line in the text that a person wrote, and the
+    /// place.
+    pub(crate) fn located(&self, reason: &str) -> (String, Option<Place>) {
+        let (located, place) = located(self.text.as_deref().unwrap_or_default(), reason);
+        (located, in_expression(&self.recipe, reason).or(place))
     }
 }
 

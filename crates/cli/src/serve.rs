@@ -45,7 +45,9 @@ use crate::private_file;
     second signal stops it at once; nothing that was acknowledged is lost.\n\nCertificates and keys \
     are read again when their files change, and at SIGHUP.\n\nEnvironment: SOTTO_LISTEN, \
     SOTTO_ADMIN_LISTEN and SOTTO_DATA_DIR override the configuration; SOTTO_LOG sets the log level \
-    (error, warn, info, debug).\n\nA configuration to start from: sotto serve ROLE --print-config"
+    (error, warn, info, debug).\n\nA configuration to start from, and a check of it:\n  \
+    sotto serve leader --print-config > leader.toml\n  \
+    sotto serve leader --config leader.toml --check-config"
 )]
 pub(crate) struct ServeArgs {
     /// The server to run.

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
 
-use crate::output::WithHint;
+use crate::output::{Place, WithHint, pointed};
 use crate::private_file;
 
 /// Reads a TOML file. `T` denies unknown fields.
@@ -14,24 +14,43 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }
 
-/// Parses TOML text. Errors name the line and the problem but do not quote the line, which may hold
-/// a secret.
+/// Parses TOML text. Errors name the line and the problem, and quote names, but no values: they may
+/// be secret.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
     toml::from_str(text).or_else(|error| {
         let line = error
             .span()
             .map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
+        let place = error.span().and_then(|span| place(text, span.start));
         let message = error.message();
         let described = match line {
             Some(line) => anyhow!("line {line}: {message}"),
             None => anyhow!("{message}"),
         };
+        let described = pointed(described, place);
         let meant = suggestion(message).map(|name| format!("did you mean `{name}`?"));
         match meant.or_else(|| advice(message).map(str::to_owned)) {
             Some(hint) => Err(described).hint(hint),
             None => Err(described),
         }
     })
+}
+
+/// The place at this offset in a line `name = value`, without the value, or in the line of a table.
+fn place(text: &str, offset: usize) -> Option<Place> {
+    let start = text.get(..offset)?.rfind('\n').map_or(0, |at| at + 1);
+    let line = text.get(start..)?.lines().next().unwrap_or_default();
+    let is_name = |name: &str| {
+        let name = name.trim();
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+    };
+    let shown = match line.split_once('=') {
+        Some((name, _)) if is_name(name) => format!("{name}= ..."),
+        None if line.starts_with('[') => line.to_owned(),
+        _ => return None,
+    };
+    let column = text.get(start..offset)?.chars().count().min(shown.chars().count() - 3) + 1;
+    Place::new(&shown, 1, column)
 }
 
 /// Hints for some messages: a part of the message, and what to do.
@@ -83,7 +102,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::output::hint_of;
+    use crate::output::{hint_of, place_of};
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -116,6 +135,24 @@ mod tests {
         let error = parse::<Settings>("data_dir = \"a\"\ndata_dri = \"b\"\n").unwrap_err();
         let shown = format!("{error:#}");
         assert!(shown.starts_with("line 2: unknown field `data_dri`"), "{shown}");
+        assert_eq!(pointer(&error), "data_dri = ...\n^");
+    }
+
+    fn pointer(error: &anyhow::Error) -> String {
+        place_of(error).unwrap().shown("", 80)
+    }
+
+    #[test]
+    fn values_are_not_shown() {
+        let error = parse::<Settings>("listen = 5150\n").unwrap_err();
+        assert_eq!(pointer(&error), "listen = ...\n         ^");
+        let error = parse::<Settings>("[tsl]\nkey = \"s3cret\"\n").unwrap_err();
+        assert_eq!(pointer(&error), "[tsl]\n ^");
+        for odd in ["listen = \"\"\"\ns3cret = x\n", "s3cret\n", "\"s3cret = \"\n"] {
+            let error = parse::<Settings>(odd).unwrap_err();
+            let shown = place_of(&error).map(|place| place.shown("", 80)).unwrap_or_default();
+            assert!(!shown.contains("= x"), "{shown}");
+        }
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl UploadArgs {
         let tally = tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut unsent = unsent.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Err(error) = worked else {
-            unsent.finish(self.resume)?;
+            unsent.finish(true)?;
             return tally.print(output, started.elapsed().as_secs_f64());
         };
         let error = match (patience.over(), patience.silent()) {
@@ -221,14 +221,14 @@ impl UploadArgs {
             }
         };
         // A file that cannot be read to its end stays as it is.
-        let kept = unsent.finish(self.resume && !lost)?;
+        let kept = unsent.finish(!lost)?;
         if kept == 0 {
             return Err(error).hint("nothing was kept: run the same command again");
         }
         let (path, task) = (unsent.path.display(), self.task.display());
         let lost = if lost { "; give the other measurements again" } else { "" };
         Err(error).hint(format!(
-            "{kept} reports are kept in {path}: sotto upload --task {task} --resume sends them{lost}"
+            "{kept} reports are kept in {path}: `sotto upload --task {task} --resume` sends them{lost}"
         ))
     }
 

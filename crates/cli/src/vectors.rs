@@ -68,7 +68,7 @@ impl VectorsArgs {
         for file in files {
             let verdict = check(&file);
             if !output.json() {
-                output.line(verdict.line())?;
+                output.prose(verdict.line())?;
             }
             verdicts.push(verdict);
         }

@@ -44,36 +44,6 @@ fn new_task(folder: &Path) -> Output {
 }
 
 #[test]
-fn help_says_what_there_is() {
-    let commands: [&[&str]; 13] = [
-        &[],
-        &["demo"],
-        &["serve"],
-        &["task"],
-        &["task", "new"],
-        &["task", "show"],
-        &["keys", "new"],
-        &["upload"],
-        &["collect"],
-        &["interop"],
-        &["vectors"],
-        &["vectors", "check"],
-        &["completions"],
-    ];
-    for command in commands {
-        let output = Command::new(env!("CARGO_BIN_EXE_sotto"))
-            .args(command)
-            .arg("--help")
-            .env("COLUMNS", "100")
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{command:?}");
-        let name = ["help"].iter().chain(command).copied().collect::<Vec<_>>().join("_");
-        insta::assert_snapshot!(name, stdout(&output));
-    }
-}
-
-#[test]
 fn mistakes_on_the_command_line_are_usage_errors() {
     let output = sotto(&["frobnicate"]);
     assert_eq!(output.status.code(), Some(2));

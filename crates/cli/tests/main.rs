@@ -6,12 +6,15 @@
 mod account;
 mod binary;
 mod demo;
+mod examples;
 mod interop;
 mod json;
 mod log;
 mod mistakes;
+mod pages;
 mod recipe;
 mod serve;
+mod terminal;
 
 use std::process::Output;
 
@@ -27,4 +30,9 @@ fn json(output: &Output) -> Value {
 #[track_caller]
 fn read(printed: &[u8]) -> Value {
     sotto_testing::output::read(printed).unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+/// The words of a text, however its lines are wrapped.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

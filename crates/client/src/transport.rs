@@ -119,7 +119,7 @@ pub enum TransportError {
     #[error("the URL is not an absolute http or https URL")]
     InvalidUrl,
     /// Plain `http` to another machine.
-    #[error("refusing plain http to another machine: use https, or allow insecure_http")]
+    #[error("plain http to another machine is not allowed")]
     InsecureHttp,
     /// `https`, but the host provided no cryptography provider.
     #[error("https needs a cryptography provider, and none is installed")]

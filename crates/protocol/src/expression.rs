@@ -25,6 +25,7 @@ use sotto_wire::AttributeType;
 mod check;
 mod error;
 mod scan;
+mod syntax;
 mod tree;
 
 pub use error::{EvaluationError, ExpressionError, Position, Reason};
@@ -112,6 +113,7 @@ pub type Attributes = BTreeMap<String, Value>;
 pub struct Expression {
     source: String,
     attributes: BTreeSet<String>,
+    literals: Vec<(Value, Position)>,
     tree: tree::Tree,
 }
 
@@ -126,10 +128,11 @@ impl Expression {
         let (syntax, info) = Parser::new()
             .max_recursion_depth(PARSER_DEPTH)
             .parse_with_source_info(source)
-            .map_err(|errors| error::syntax(&errors))?;
+            .map_err(|errors| syntax::explain(&errors, source))?;
         let declared = |name: &str| declared.get(name).map(|declared| (*declared).into());
-        let (tree, attributes) = check::check(&syntax, &info, &declared)?;
-        Ok(Self { source: source.to_owned(), attributes, tree })
+        let check::Contents { tree, attributes, literals } =
+            check::check(&syntax, &info, &declared)?;
+        Ok(Self { source: source.to_owned(), attributes, literals, tree })
     }
 
     /// The type of its result.
@@ -145,6 +148,13 @@ impl Expression {
     /// The constant numbers and texts that can be its value: those in the branches of `c ? a : b`.
     pub fn constants(&self) -> Vec<Value> {
         self.tree.constants()
+    }
+
+    /// The place of the only literal with this value, outside of lists.
+    pub fn position_of(&self, value: &Value) -> Option<Position> {
+        let mut places = self.literals.iter().filter(|(literal, _)| literal == value);
+        let (_, place) = places.next()?;
+        places.next().is_none().then_some(*place)
     }
 
     /// The text, as it was written.

@@ -70,15 +70,15 @@ impl Assessment {
         let predicate = match &recipe.who.targeting {
             None => None,
             Some(targeting) => {
-                Some(compile(&targeting.predicate, &recipe.attributes).map_err(|error| {
-                    Silence::new(Check::Targeting, format!("predicate: {error}"))
-                })?)
+                let compiled = compile("predicate", &targeting.predicate, &recipe.attributes, &[]);
+                Some(compiled.map_err(|reason| Silence::new(Check::Targeting, reason))?)
             }
         };
         if let Some(predicate) = &predicate
             && predicate.result_type() != Type::Bool
         {
-            let reason = format!("the predicate gives {}, not a bool", predicate.result_type());
+            let found = predicate.result_type();
+            let reason = format!("the predicate gives {found}, not a bool: write a comparison");
             return Err(Silence::new(Check::Targeting, reason));
         }
         let mechanism = mechanism(&recipe)
@@ -260,28 +260,47 @@ pub fn check_mapping(
     query: &Query,
     attributes: &BTreeMap<AttributeName, AttributeType>,
 ) -> Result<Expression, String> {
-    let mapping =
-        compile(query.mapping(), attributes).map_err(|error| format!("mapping: {error}"))?;
+    let labels = match query {
+        Query::Histogram { labels: Some(labels), .. } => labels.as_slice(),
+        _ => &[],
+    };
+    let mapping = compile("mapping", query.mapping(), attributes, labels)?;
     let (found, expected) = (mapping.result_type(), measure::mapping_types(query));
     if !expected.contains(&found) {
         let names: Vec<String> = expected.iter().map(ToString::to_string).collect();
-        return Err(format!("the mapping gives {found}, not {}", names.join(" or ")));
+        let instead = match found {
+            Type::Bool => "write `condition ? value : other value`",
+            Type::Int | Type::String => "write a comparison, or `condition ? value : other value`",
+        };
+        let expected = names.join(" or ");
+        return Err(format!("the mapping gives {found}, not {expected}: {instead}"));
     }
     measure::check_constants(query, &mapping)?;
     Ok(mapping)
 }
 
+/// The expression, or what is wrong with it, beginning with its name and the place: `mapping,
+/// column 3: ...`. A label is often written without its quotes.
 fn compile(
+    name: &str,
     source: &str,
     attributes: &BTreeMap<AttributeName, AttributeType>,
+    labels: &[String],
 ) -> Result<Expression, String> {
-    Expression::compile(source, attributes).map_err(|error| match error.reason {
-        Reason::Undeclared(_) if !attributes.is_empty() => {
-            let names: Vec<&str> = attributes.keys().map(AttributeName::as_str).collect();
-            format!("{error}; declared are: {}", names.join(", "))
+    Expression::compile(source, attributes).map_err(|error| {
+        let place = error.position.map(|position| format!(", {position}")).unwrap_or_default();
+        let reason = format!("{name}{place}: {}", error.reason);
+        match error.reason {
+            Reason::Undeclared(name) if labels.contains(&name) => {
+                format!("{reason}; if it is the label, write it in quotes: {name:?}")
+            }
+            Reason::Undeclared(_) if !attributes.is_empty() => {
+                let names: Vec<&str> = attributes.keys().map(AttributeName::as_str).collect();
+                format!("{reason}; declared are: {}", names.join(", "))
+            }
+            Reason::Undeclared(_) => format!("{reason}; declare it under [attributes]"),
+            _ => reason,
         }
-        Reason::Undeclared(_) => format!("{error}; declare it under [attributes]"),
-        _ => error.to_string(),
     })
 }
 
@@ -304,7 +323,7 @@ fn price(recipe: &Recipe) -> Result<Option<Cost>, Silence> {
         .map_err(|_| refuse("its parameters imply no finite epsilon".to_owned()))?;
     if epsilon_micro > *claimed {
         return Err(refuse(format!(
-            "it claims epsilon {}, but its parameters imply {}",
+            "it claims epsilon {}, but its parameters imply {}: claim that, or more",
             show_micro(*claimed),
             show_micro(epsilon_micro)
         )));

@@ -32,8 +32,10 @@ settings! {
         /// Where /livez, /readyz, /status and /metrics are served, in plain HTTP. Off unless set.
         ["admin_listen", example "\"127.0.0.1:9080\""] pub admin_listen: Option<SocketAddr>,
         [group] pub connections: ConnectionLimits,
-        /// How long a request body may take to arrive. A body that trickles is given up earlier.
-        ["limits.body_timeout_s"] pub body_timeout: Duration = Duration::from_secs(30),
+        /// How long a request body may take to arrive. It is given up earlier (408) if it is slower
+        /// than 512 bytes per second on average, after the first 30 seconds: phones with a poor
+        /// connection are faster.
+        ["limits.body_timeout_s"] pub body_timeout: Duration = Duration::from_secs(60),
         /// Bytes that all request bodies in flight may hold together.
         ["limits.max_body_memory_bytes"] pub max_body_memory: usize = 32 * 1024 * 1024,
         /// How long requests in flight may take once the server is told to stop.

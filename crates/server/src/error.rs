@@ -16,7 +16,7 @@ pub enum BindError {
     /// Plain HTTP would be exposed to the network.
     #[error(
         "plain HTTP at {address} would be readable by others: configure certificates, listen on \
-         loopback, or set insecure_http"
+         loopback, or start with --insecure-http"
     )]
     PlainHttp {
         /// Where it should listen.
@@ -25,7 +25,7 @@ pub enum BindError {
     /// The operator's listener, which has no TLS, would be exposed to the network.
     #[error(
         "admin_listen {address} speaks plain HTTP that would be readable by others: listen on \
-         loopback, or set insecure_http"
+         loopback, or start with --insecure-http"
     )]
     PlainAdmin {
         /// Where it should listen.

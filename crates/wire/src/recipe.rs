@@ -25,8 +25,8 @@ use crate::{BatchMode, EntryId, FormatError, HpkeConfig, KeyName};
 
 #[cfg(feature = "authoring")]
 pub use authoring::{
-    AuthoringError, KeyDraft, PartiesDraft, RecipeDraft, TokensDraft, line_of, parse_epsilon,
-    parse_probability, parse_whole,
+    AuthoringError, KeyDraft, PartiesDraft, RecipeDraft, TokensDraft, parse_epsilon,
+    parse_probability, parse_whole, place_of,
 };
 pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};

@@ -19,21 +19,22 @@ use super::report::{Among, Detail, Report, accountant};
 use crate::output::WithHint;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Give one of --epsilon and --delta.\n\nExample of a file:\n  \
-    {\"event\":\"composed\",\"of\":[\n    {\"event\":\"repeated\",\"times\":2500,\"of\":\n      \
+#[command(after_help = "Give one of --epsilon and --delta.\n\nExample:\n  \
+    echo '{\"event\":\"composed\",\"of\":[\n    {\"event\":\"repeated\",\"times\":2500,\"of\":\n      \
     {\"event\":\"poisson_sampled\",\"rate\":0.02,\n      \
-    \"of\":{\"event\":\"gaussian\",\"sigma\":5.1}}}]}\n\nEvents and their fields:\n  \
-    gaussian sigma sensitivity=1                    discrete_gaussian sigma sensitivity=1\n  \
+    \"of\":{\"event\":\"gaussian\",\"sigma\":5.1}}}]}' > events.json\n  \
+    sotto account compose --events events.json --delta 1e-8\n\nEvents and their fields:\n  \
+    gaussian sigma sensitivity=1          laplace scale sensitivity=1\n  \
+    discrete_gaussian sigma sensitivity=1\n  \
     distributed_discrete_gaussian sigma parties dimension=1 sensitivity=1\n  \
-    laplace scale sensitivity=1                     randomized_response epsilon0 k\n  \
-    pure_dp epsilon                                 approximate_dp epsilon delta\n  \
-    zcdp rho                                        poisson_sampled rate of\n  \
+    randomized_response epsilon0 k        pure_dp epsilon\n  \
+    approximate_dp epsilon delta          zcdp rho\n  \
+    poisson_sampled rate of               count_only rate population\n  \
     sampled_without_replacement population sample of\n  \
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
-    count_only rate population                      shuffled n of\n  \
-    random_allocation slots of                      composed of\n  \
-    repeated times of\n\n\
+    shuffled n of                         random_allocation slots of\n  \
+    composed of                           repeated times of\n\n\
     docs/privacy-accounting.md has the units, the ranges and the rules for nesting.")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.

@@ -12,10 +12,12 @@ use crate::vocabulary::Epsilon;
 
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "sotto account donation [OPTIONS] --epsilon <EPSILON>\n         \
+    --delta <DELTA> --slots <M>",
     after_help = "Each slot releases a sum with the Gaussian noise that gives --epsilon at --delta. The \
     formula is the paper's, the other bounds are numeric, and the best of all is the answer. All hold at \
     twice --delta.\n\n\
-    Example: sotto account donation --epsilon 1 --delta 1e-8 --slots 100"
+    Example:\n  sotto account donation --epsilon 1 --delta 1e-8 --slots 100"
 )]
 pub(super) struct DonationArgs {
     /// The epsilon that holds for one slot.

@@ -6,7 +6,6 @@ use sotto_dp::account::{Accountant, Answer};
 use sotto_dp::number::{down, exact, up, up_short};
 use sotto_dp::{Adjacency, Bracket, Count};
 
-use super::wrap::wrapped;
 use crate::output::Output;
 use crate::vocabulary::Epsilon;
 
@@ -131,11 +130,11 @@ impl Report {
         for (name, text) in rows {
             let text = if self.is_computed(name) { output.bold(&text) } else { text };
             let name = format!("{:<width$}", name.replace('_', " "));
-            output.line(format!("{name}  {text}"))?;
+            output.entry(format!("{name}  "), text)?;
         }
         for text in std::iter::once(self.meaning()).chain(self.advice.clone()) {
             output.line("")?;
-            output.line(wrapped(&text))?;
+            output.prose(text)?;
         }
         Ok(())
     }

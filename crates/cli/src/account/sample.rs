@@ -10,9 +10,13 @@ use super::report::{Among, Detail, Report, View};
 use crate::output::WithHint;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: sotto account sample --epsilon 1 --delta 1e-8 --rate 0.02\n\n\
+#[command(
+    override_usage = "sotto account sample [OPTIONS] --epsilon <EPSILON>\n         \
+    --delta <DELTA> --rate <Q>",
+    after_help = "Example:\n  sotto account sample --epsilon 1 --delta 1e-8 --rate 0.02\n\n\
     This uses only the guarantee of the mechanism. `sotto account \
-    sampled-gaussian` uses more, and gives a smaller epsilon.")]
+    sampled-gaussian` uses more, and gives a smaller epsilon."
+)]
 pub(super) struct SampleArgs {
     /// The epsilon that holds for the sampled devices.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]

@@ -19,9 +19,10 @@ use crate::vocabulary::Epsilon;
 #[derive(Debug, Args)]
 #[command(after_help = "Give all but one of --rate, --steps, --sigma, --epsilon and --delta.\n\n\
     Examples:\n  \
-    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8\n  \
-    sotto account sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 --delta 1e-6 \\\n    \
-    --count seen --population 1e6 --shape one-hot --honest 0.5\n\n\
+    sotto account sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 \\\n    \
+    --delta 1e-8\n  \
+    sotto account sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 \\\n    \
+    --delta 1e-6 --count seen --population 1e6 --shape one-hot --honest 0.5\n\n\
     Sotto's own servers see how many devices were sampled: for a guarantee against them, add \
     --count seen and --population, and --honest 0.5 as for every recipe.")]
 pub(super) struct SampledGaussianArgs {

@@ -1,7 +1,7 @@
 //! The result of a recipe: estimates over the whole population.
 
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use sotto_protocol::collector::Collection;
 use sotto_protocol::recipe::estimates;
 use sotto_wire::Recipe;
@@ -26,14 +26,9 @@ pub(super) fn buckets(recipe: &Recipe, collection: &Collection) -> Result<Vec<Bu
 }
 
 /// For people: the estimate and both intervals.
-pub(super) fn table(buckets: &[Bucket]) -> String {
+pub(super) fn table(buckets: &[Bucket]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header([
-        "",
-        "estimate",
-        "95 % (noise)",
-        "95 % (noise and sampling)",
-    ]);
+    table.set_header(["", "estimate", "95 % (noise)", "95 % (noise and sampling)"]);
     for Bucket { label, estimate, lo95, hi95, noise, .. } in buckets {
         let interval = |low: f64, high: f64| format!("{low:.1} to {high:.1}");
         let noise = noise.as_ref().map(|noise| interval(noise.noise_lo95, noise.noise_hi95));
@@ -47,7 +42,7 @@ pub(super) fn table(buckets: &[Bucket]) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table.trim_fmt()
+    table
 }
 
 #[cfg(test)]
@@ -57,6 +52,7 @@ mod tests {
     use sotto_wire::{Duration, Interval, Time};
 
     use super::*;
+    use crate::output::fitted;
     use crate::recipe::testing;
 
     /// Estimates without noise, from one in four devices.
@@ -78,7 +74,8 @@ mod tests {
     fn estimates_are_labelled_rows_with_both_intervals() {
         let labels = Some(vec!["short".to_owned(), "long".to_owned()]);
         let counts = || AggregateResult::Vector(vec![100, 25]);
-        insta::assert_snapshot!(table(&found(histogram(labels), counts())), @r"
+        let mut shown = table(&found(histogram(labels), counts()));
+        insta::assert_snapshot!(fitted(&mut shown, 80), @r"
                 estimate    95 % (noise)  95 % (noise and sampling)
          short     400.0  400.0 to 400.0             337.6 to 473.9
          long      100.0  100.0 to 100.0              71.3 to 140.2

@@ -1,7 +1,6 @@
 //! The jobs that the leader has for a task: what was left behind, and how to remove it.
 
 use anyhow::{Context, Result, anyhow};
-use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
@@ -41,8 +40,15 @@ pub(super) fn list(
         output.value(&json!({ "jobs": listed.collect::<Vec<_>>() }))?;
         return Ok(Outcome::Yes);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["job", "state", "from", "for"]);
+    // Not a table: its cells could be wrapped, and an id is to be pasted. An id has 43 characters.
+    let row = |id: &str, state: &str, from: &str, length: &str| {
+        output.line(format!("{id:<43} {state:<8} {from:<20} {length}"))
+    };
+    if jobs.is_empty() {
+        output.remark("there are no jobs");
+    } else {
+        row("job", "state", "from", "for")?;
+    }
     for job in &jobs {
         let state = match job.state {
             JobState::Pending => "pending",
@@ -52,11 +58,7 @@ pub(super) fn list(
         let from = job.interval.map(|interval| show_moment(Moment(interval.start)));
         let length = job.interval.map(|interval| show_seconds(interval.duration));
         let [from, length] = [from, length].map(|text| text.unwrap_or_else(|| "-".to_owned()));
-        table.add_row([job.id.as_str(), state, &from, &length]);
-    }
-    match jobs.is_empty() {
-        true => output.remark("there are no jobs"),
-        false => output.line(table.trim_fmt())?,
+        row(&job.id, state, &from, &length)?;
     }
     Ok(Outcome::Yes)
 }

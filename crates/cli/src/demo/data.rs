@@ -20,7 +20,8 @@ pub(super) fn read(path: &Path, declared: &Declared) -> Result<(Vec<Attributes>,
 
 fn parse(text: &str, declared: &Declared) -> Result<(Vec<Attributes>, Vec<u32>)> {
     let mut lines = text.lines().enumerate();
-    let head = lines.next().map(|(_, line)| cells(line)).transpose()?.unwrap_or_default();
+    let head = lines.next().map(|(_, line)| cells(line)).transpose().context("line 1")?;
+    let head = head.unwrap_or_default();
     let names: Vec<&str> = declared.keys().map(AttributeName::as_str).collect();
     let hint = || format!("write the names in the first line: {}", names.join(","));
     if let Some(name) = head.iter().find(|name| !names.contains(&name.as_str())) {
@@ -53,7 +54,7 @@ fn device(line: &str, head: &[String], declared: &Declared) -> Result<Attributes
     let cells = cells(line)?;
     ensure!(
         cells.len() == head.len(),
-        "it has {} values, but the first line has {} names",
+        "it has {} values, but the first line has {} names: leave a value empty, but not its comma",
         cells.len(),
         head.len()
     );
@@ -69,7 +70,8 @@ fn device(line: &str, head: &[String], declared: &Declared) -> Result<Attributes
             Some(AttributeType::Bool) => "true or false",
             _ => "a whole number",
         };
-        let value = value.with_context(|| format!("{name}: {cell:?} is not {wanted}"))?;
+        let value = value
+            .with_context(|| format!("{name}: {cell:?} is not {wanted}: write one, or nothing"))?;
         attributes.insert(name.clone(), value);
     }
     Ok(attributes)
@@ -89,7 +91,7 @@ fn cells(line: &str) -> Result<Vec<String>> {
                 let mut cell = String::new();
                 loop {
                     let Some((before, after)) = inside.split_once('"') else {
-                        bail!("a quote without an end");
+                        bail!("a quote without an end: write `\"` after the value");
                     };
                     cell.push_str(before);
                     inside = after;
@@ -106,7 +108,9 @@ fn cells(line: &str) -> Result<Vec<String>> {
         if after.is_empty() {
             return Ok(cells);
         }
-        rest = after.strip_prefix(',').context("something after a closing quote")?;
+        rest = after
+            .strip_prefix(',')
+            .context("something after a closing quote: write a comma there")?;
     }
 }
 
@@ -136,21 +140,37 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_their_line() {
-        for (text, part) in [
-            ("mode,minuts,beta\n", "line 1: the recipe declares no attribute `minuts`"),
-            ("mode,beta\n", "line 1: there is no column `minutes`"),
-            ("", "line 1"),
+        let names = "write the names in the first line: beta,minutes,mode";
+        for (text, part, write) in [
+            ("mode,minuts,beta\n", "line 1: the recipe declares no attribute `minuts`", names),
+            ("mode,beta\n", "line 1: there is no column `minutes`", names),
+            ("", "line 1: there is no column `beta`", names),
+            ("\"mode,beta\n", "line 1: a quote without an end", "write `\"` after the value"),
             (
                 "mode,minutes,beta\nbus,20,true\nbus,x,true\n",
-                "line 3: minutes: \"x\" is not a whole",
+                "line 3: minutes: \"x\" is not",
+                "a whole number: write one, or nothing",
             ),
-            ("mode,minutes,beta\nbus,20,yes\n", "line 2: beta: \"yes\" is not true or false"),
-            ("mode,minutes,beta\nbus,20\n", "line 2: it has 2 values, but the first line has 3"),
-            ("mode,minutes,beta\n\"bus,20,true\n", "line 2: a quote without an end"),
-            ("mode,minutes,beta\n\"bus\"x,20,true\n", "line 2: something after"),
+            ("mode,minutes,beta\nbus,20,yes\n", "line 2: beta: \"yes\" is not", "true or false"),
+            (
+                "mode,minutes,beta\nbus,20\n",
+                "line 2: it has 2 values, but the first line has 3",
+                "leave a value empty, but not its comma",
+            ),
+            (
+                "mode,minutes,beta\n\"bus,20,true\n",
+                "line 2: a quote without an end",
+                "write `\"` after the value",
+            ),
+            (
+                "mode,minutes,beta\n\"bus\"x,20,true\n",
+                "line 2: something after",
+                "write a comma there",
+            ),
         ] {
-            let error = format!("{:#}", parse(text, &declared()).unwrap_err());
-            assert!(error.contains(part), "{error} / {part}");
+            let error = parse(text, &declared()).unwrap_err();
+            let said = format!("{error:#} {}", crate::output::hint_of(&error).unwrap_or_default());
+            assert!(said.contains(part) && said.contains(write), "{said} / {part} / {write}");
         }
     }
 }

@@ -17,6 +17,7 @@ use sotto_wire::{BatchMode, RecipeDraft};
 
 use super::data;
 use super::words::Words;
+use crate::output::pointed;
 use crate::recipe::example::made_up_device;
 use crate::recipe::words as recipe_words;
 use crate::recipe_file;
@@ -90,8 +91,8 @@ pub(super) fn own(
 ) -> Result<Question> {
     let loaded = recipe_file::load(recipe)?;
     let assessment = Assessment::new(loaded.recipe.clone()).map_err(|silence| {
-        let text = loaded.text.as_deref().unwrap_or_default();
-        anyhow!("{}: {}", recipe.display(), recipe_file::located(text, &silence.reason))
+        let (reason, place) = loaded.located(&silence.reason);
+        pointed(anyhow!("{}: {reason}", recipe.display()), place)
     })?;
     let mut draft = RecipeDraft::from(loaded.recipe);
     let (kinds, mut held) = match values {

@@ -94,12 +94,16 @@ mod tests {
             let hint = crate::output::hint_of(&error);
             assert_eq!(hint, Some("a value is a whole number, true, false, or text in quotes"));
         }
-        for (text, part) in [
-            ("a = 1\nheight = 1.8\n", "line 2: `height` counts as missing: write a whole number"),
-            ("a = 1\nlist = [1]\n", "line 2: `list` counts as missing"),
-            ("a = 1\nMinutes = 1\n", "line 2: no recipe can read `Minutes`"),
+        let missing = "write a whole number, true, false, or text in quotes";
+        for (text, part, write) in [
+            ("a = 1\nheight = 1.8\n", "line 2: `height` counts as missing: ", missing),
+            ("a = 1\nlist = [1]\n", "line 2: `list` counts as missing: ", missing),
+            ("a = 1\nwhen = 2026-11-15\n", "line 2: `when` counts as missing: ", missing),
+            ("a = 1\n[home]\nb = 1\n", "line 2: `home` counts as missing: ", missing),
+            ("a = 1\nMinutes = 1\n", "line 2: no recipe can read `Minutes`: ", "a-z, 0-9 and _"),
         ] {
-            assert!(parse(text).unwrap().1[0].contains(part), "{text}");
+            let said = &parse(text).unwrap().1[0];
+            assert!(said.contains(part) && said.contains(write), "{said}");
         }
     }
 

@@ -45,10 +45,11 @@ impl LogArgs {
                 || "no promise".to_owned(),
                 |micro| format!("epsilon {}", show_micro(micro)),
             );
-            output.line(format!("{}  {:<32} {cost}", show_moment(Moment(line.at)), line.name))?;
-            output.line(format!("    {}", line.purpose))?;
+            let time = show_moment(Moment(line.at));
+            output.prose(format!("{time}  {:<32} {cost}", line.name))?;
+            output.entry("    ", &line.purpose)?;
             if let Some(reason) = &line.fallback {
-                output.line(format!("    fallback used: {reason}"))?;
+                output.entry("    ", format!("fallback used: {reason}"))?;
             }
         }
         if let Some((spent, budget)) = spent(&state) {

@@ -18,9 +18,13 @@ use crate::output::{Outcome, Output, WithHint};
 use crate::trust_file;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Silence is normal: a device does not answer a recipe that fails a check, \
+#[command(
+    override_usage = "sotto device run [OPTIONS] --state <FILE> --attributes <FILE>\n         \
+    --trust <FILE>",
+    after_help = "Silence is normal: a device does not answer a recipe that fails a check, \
     exceeds the budget, or loses the coin toss. The first two reasons are shown; the outcome of \
-    the coin toss never is.")]
+    the coin toss never is."
+)]
 pub(super) struct RunArgs {
     /// The device's state: what it has seen, considered and spent. Created if it does not exist.
     #[arg(long, value_name = "FILE")]
@@ -172,13 +176,13 @@ fn report(output: &Output, device: &Participant<StateFile>, done: &PassReport) -
         output.remark(remark);
     }
     for id in &done.considered {
-        output.line(format!("considered  {}", name(id)))?;
+        output.event("considered  ", name(id))?;
         if let Some(reason) = fallback(id) {
-            output.line(format!("            fallback used: {reason}"))?;
+            output.event("            ", format!("fallback used: {reason}"))?;
         }
     }
     for (id, silence) in &done.silent {
-        output.line(format!("silent      {}: {silence}", name(id)))?;
+        output.event("silent      ", format!("{}: {silence}", name(id)))?;
     }
     if done.considered.is_empty() && done.silent.is_empty() {
         output.line("the log has no open recipe")?;

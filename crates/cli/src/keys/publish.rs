@@ -25,8 +25,11 @@ const PUBLISHING_S: u64 = 3_600;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  sotto keys publish --signer leader.key --hpke-key new.toml --hpke-key old.toml \\\n    \
-    --gateway-key gateway.toml --url https://leader.example/ --log https://log.example\n\nA set replaces the whole set before it, so give all keys. Devices use the first \
+    override_usage = "sotto keys publish [OPTIONS] --signer <FILE> [--hpke-key <FILE>]...\n         \
+    [--gateway-key <FILE>]... [--encapsulation-key <FILE>]...",
+    after_help = "Example:\n  sotto keys publish --signer leader.key --url https://leader.example/ \\\n    \
+    --hpke-key new.toml --hpke-key old.toml --gateway-key gateway.toml \\\n    \
+    --log https://log.example\n\nA set replaces the whole set before it, so give all keys. Devices use the first \
     key of each kind once the set is in force: it must have been in the log for long enough, and start long enough \
     after the set before it. Until then devices use the old set.",
     group = ArgGroup::new("keys").args(["hpke_key", "gateway_key", "encapsulation_key"]).required(true).multiple(true)
@@ -120,13 +123,13 @@ impl PublishArgs {
             if required {
                 return Err(anyhow!(problem)).hint("make one with `sotto keys new` and add it");
             }
-            output.remark(format!("warning: {problem}"));
+            output.warning(problem);
         }
         if let Some(old) =
             last.and_then(|last| last.url).filter(|old| set.url.as_ref() != Some(old))
         {
-            output.remark(format!(
-                "warning: the last key set says {old}; recipes that name this URL are refused once the \
+            output.warning(format!(
+                "the last key set says {old}; recipes that name this URL are refused once the \
                  new set is in force"
             ));
         }

@@ -107,7 +107,7 @@ impl Findings {
                 Verdict::Unknown => "?   ",
                 Verdict::Note => "    ",
             };
-            output.line(format!("  {mark} {what:<11} {words}"))?;
+            output.entry(format!("  {mark} {what:<11} "), words)?;
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ impl FsckArgs {
             }))?;
         } else {
             for difference in &found.differences {
-                output.line(difference)?;
+                output.prose(difference)?;
             }
             if found.more > 0 {
                 output.line(format!("and {} more", found.more))?;

@@ -110,7 +110,8 @@ impl ListArgs {
             let since = since.as_deref().unwrap_or("-");
             let author = about.author.as_deref().unwrap_or_default();
             let name = about.name.as_deref().unwrap_or_default();
-            output.line(format!("{index:>5}  {since:<20}  {kind:<7}  {name}  by {author}"))?;
+            let head = format!("{index:>5}  {since:<20}  {kind:<7}  ");
+            output.entry(head, format!("{name}  by {author}"))?;
         }
         output.remark(format!("{} of {size} entries", lines.len()));
         if parsed < size {

@@ -90,7 +90,7 @@ impl MemoryArgs {
             output.line(format!("  seen    {} with {} entries", log.tree.origin, log.tree.size))?;
         }
         for proof in &proofs {
-            output.line(format!("  proved  {}\n          {}", proof.name, proof.words()))?;
+            output.entry("  proved  ", format!("{}\n{}", proof.name, proof.words()))?;
         }
         if logs.is_empty() && proofs.is_empty() {
             output.line("  nothing")?;

@@ -227,10 +227,10 @@ impl MonitorArgs {
         }
         let (alerts, news): (Vec<_>, Vec<_>) = report.events.iter().partition(|event| event.alert);
         for event in news {
-            output.line(&event.words)?;
+            output.event("", &event.words)?;
         }
         for event in alerts {
-            output.line(format!("ALERT {}", event.words))?;
+            output.event("ALERT ", &event.words)?;
         }
         for path in &report.files {
             output.line(format!("proof in {}", path.display()))?;

@@ -122,11 +122,11 @@ fn recheck(path: &Path, memory: Option<&Memory>, output: &Output) -> Result<Outc
     if output.json() {
         output.value(&json!({ "proved": proved, "words": words, "blame": blame }))?;
     } else if proved {
-        output.line(format!("Proved: {words}"))?;
+        output.prose(format!("Proved: {words}"))?;
         output.remark("It says nothing against anybody else.");
         output.remark("The file cannot prove whose key this is: compare it with the key you know.");
     } else {
-        output.line(format!("Not proved: {words}"))?;
+        output.prose(format!("Not proved: {words}"))?;
     }
     Ok(outcome)
 }
@@ -139,13 +139,13 @@ fn print(found: &Verified, output: &Output) -> Result<()> {
             let named = Party::ALL.iter().zip(parties).filter(|(party, _)| some.contains(party));
             named.map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")
         };
-        output.line(format!("To blame: {}.", names(findings.blame())))?;
+        output.prose(format!("To blame: {}.", names(findings.blame())))?;
         let not_blamed = names(findings.not_blamed());
         if !not_blamed.is_empty() {
-            output.line(format!("Nothing here speaks against {not_blamed}."))?;
+            output.prose(format!("Nothing here speaks against {not_blamed}."))?;
         }
     }
-    output.line(match findings.outcome() {
+    output.prose(match findings.outcome() {
         Outcome::Yes => {
             "Verified: public, and within the limits above. Devices also compare its URLs with the \
              key sets."

@@ -14,16 +14,19 @@ use sotto_wire::{
 };
 
 use super::words;
-use crate::output::{Outcome, Output, WithHint};
+use crate::output::{Outcome, Output, WithHint, pointed};
 use crate::time_text::parse_moment;
 use crate::{private_file, recipe_file, signer_file};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example, the leader's operator and then the helper's:\n  sotto recipe certify --recipe ID \
-    --predicate 'country == \"CH\"' --attribute country:string \\\n    --population 120000 --leader VKEY --helper VKEY \
-    --signer leader.key --out ch.result\n  sotto recipe certify --add ch.result --signer helper.key\n\nSign only what \
-    your own aggregator's batch says. Then: sotto recipe publish ch.result --log URL"
+    after_help = "Example, the leader's operator and then the helper's. LEADER and HELPER are the lines that \
+    `sotto keys show` prints for their keys, ID is that of the recipe:\n  \
+    sotto recipe certify --recipe \"$ID\" --predicate 'country == \"CH\"' \\\n    \
+    --attribute country:string --population 120000 --leader \"$LEADER\" \\\n    \
+    --helper \"$HELPER\" --signer leader.key --out ch.result\n  \
+    sotto recipe certify --add ch.result --signer helper.key\n\nSign only what your own aggregator's \
+    batch says. Then publish it with `sotto recipe publish ch.result`."
 )]
 pub(super) struct CertifyArgs {
     /// Co-sign this result, as the second operator.
@@ -95,7 +98,11 @@ impl CertifyArgs {
             bail!("--recipe, --predicate, --population, --leader and --helper are required");
         };
         let attributes: BTreeMap<_, _> = self.attribute.iter().cloned().collect();
-        let compiled = Expression::compile(predicate, &attributes).context("--predicate")?;
+        let compiled = Expression::compile(predicate, &attributes).map_err(|error| {
+            let place = error.position.map(|position| position.to_string());
+            let place = place.and_then(|place| recipe_file::place_in(predicate, &place));
+            pointed(error, place).context("--predicate")
+        })?;
         if compiled.result_type() != Type::Bool {
             bail!("--predicate gives {}, not a bool", compiled.result_type());
         }
@@ -156,13 +163,13 @@ fn report(entry: &Entry, result: &PopulationResult, out: &Path, output: &Output)
     let population = words::grouped(result.population);
     output.remark(format!("{} devices with {}", population, result.predicate));
     let file = out.display();
-    output.remark(match missing.first() {
-        Some(who) => format!(
-            "next: {} signs with `sotto recipe certify --add {file} --signer FILE`",
-            who.name
-        ),
-        None => format!("next: sotto recipe publish {file} --log URL"),
-    });
+    if let Some(who) = missing.first() {
+        output.remark(format!("{} signs next", who.name));
+    }
+    output.next(&[match missing.first() {
+        Some(_) => format!("sotto recipe certify --add {file} --signer FILE"),
+        None => format!("sotto recipe publish {file} --log URL"),
+    }]);
     Ok(())
 }
 

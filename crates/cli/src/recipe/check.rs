@@ -8,7 +8,6 @@ use sotto_dp::number::up;
 
 use super::examine::{Contribution, Examination, Guarantee, Status, examine};
 use super::words::grouped;
-use crate::account::wrap::wrapped;
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
 use crate::time_text::now;
@@ -38,40 +37,43 @@ impl CheckArgs {
 
 /// Prints an examination for people.
 pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
-    let row = |name: &str, value: &str| output.line(format!("  {name:<17} {value}"));
-    output.line(output.bold(&format!("recipe {}", found.name)))?;
+    let row = |name: &str, value: &str| output.entry(format!("  {name:<17} "), value);
+    output.title(&format!("recipe {}", found.name))?;
     row("id", found.id.as_deref().unwrap_or("known once it has an author and its token keys"))?;
-    output.line(output.bold("checks"))?;
+    output.title("checks")?;
     for line in &found.checks {
         let status = match line.status {
             Status::Ok => "ok",
             Status::Failed => "FAILED",
             Status::Unknown => "-",
         };
-        row(line.check, &format!("{status:<7} {}", line.reason))?;
+        output.entry(format!("  {:<17} {status:<7} ", line.check), &line.reason)?;
+        if let Some(place) = &line.place {
+            output.place(&" ".repeat(28), place)?;
+        }
     }
     if let Some(privacy) = &found.privacy {
-        output.line(output.bold("privacy"))?;
+        output.title("privacy")?;
         print_privacy(privacy, &row)?;
     }
     if let Some(contribution) = &found.contribution {
-        output.line(output.bold("one contribution"))?;
+        output.title("one contribution")?;
         print_contribution(contribution, &row)?;
     }
-    output.line(output.bold("crowd"))?;
+    output.title("crowd")?;
     print_crowd(&found.crowd, &row)?;
-    output.line(output.bold("leader and helper each release a batch"))?;
+    output.title("leader and helper each release a batch")?;
     for rule in &found.release_rules {
-        output.line(format!("  {rule}"))?;
+        output.entry("  - ", rule)?;
     }
     for warning in &found.warnings {
-        output.line(wrapped(&format!("warning: {warning}")))?;
+        output.entry("warning: ", warning)?;
     }
     let verdict = match found.ok {
         true => "As far as can be checked without the log, a device would accept this recipe.",
         false => "A device would refuse this recipe.",
     };
-    output.line(format!("\n{verdict}"))
+    output.prose(format!("\n{verdict}"))
 }
 
 type Row<'a> = dyn Fn(&str, &str) -> Result<()> + 'a;
@@ -93,13 +95,13 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
     row("paper's figure", &format!("epsilon {paper} (all honest, count hidden)"))?;
     if let Some(found) = &privacy.colluding {
         let epsilon = up(found.epsilon);
-        row(
-            "both collude",
-            &format!("epsilon {epsilon}, if leader and helper combine their shares;"),
-        )?;
         let (devices, reports) = (grouped(found.honest_devices), grouped(found.honest_reports));
-        row("", &format!("assumes {devices} honest devices (half of the stated population),"))?;
-        row("", &format!("so at least {reports} honest reports, and a relay that hides senders"))?;
+        let words = format!(
+            "epsilon {epsilon}, if leader and helper combine their shares; assumes {devices} honest \
+             devices (half of the stated population), so at least {reports} honest reports, and a \
+             relay that hides senders"
+        );
+        row("both collude", &words)?;
     }
     match privacy.local_epsilon {
         Some(local) => row(

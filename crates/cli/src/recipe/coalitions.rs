@@ -98,19 +98,20 @@ fn epsilon(epsilon: Option<f64>) -> String {
 }
 
 fn print(recipe: &Recipe, rows: &[Row], output: &Output) -> Result<()> {
-    output.line(output.bold(&format!("recipe {}", recipe.name)))?;
-    output.line(format!(
-        "Every row tolerates up to {} dishonest devices in total.\n",
+    output.title(&format!("recipe {}", recipe.name))?;
+    output.prose(format!(
+        "Every row tolerates up to {} dishonest devices in total.",
         grouped(recipe.aggregation.min_batch / 2)
     ))?;
     for row in rows {
-        output.line(output.bold(&row.parties.join(" and ")))?;
+        output.heading(&row.parties.join(" and "))?;
         for learns in &row.learns {
-            output.line(format!("  learns    {learns}"))?;
+            output.entry("  learns    ", learns)?;
         }
         let (alone, result) = (epsilon(row.epsilon), epsilon(row.epsilon_with_result));
-        output.line(format!("  epsilon   {alone}; with the result {result}: {}", row.because))?;
-        output.line(format!("  shown by  {}", row.shown_by.join(", ")))?;
+        let words = format!("{alone}; with the result {result}: {}", row.because);
+        output.entry("  epsilon   ", words)?;
+        output.entry("  shown by  ", row.shown_by.join(", "))?;
     }
     Ok(())
 }

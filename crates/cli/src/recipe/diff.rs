@@ -62,7 +62,10 @@ fn print(changes: &[Change], output: &Output) -> Result<()> {
     }
     for change in changes {
         let text = change.to_string();
-        output.line(if change.effect == Effect::Weaker { output.bold(&text) } else { text })?;
+        match change.effect {
+            Effect::Weaker => output.title(&text)?,
+            _ => output.prose(text)?,
+        }
     }
     Ok(())
 }

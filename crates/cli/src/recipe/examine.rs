@@ -19,7 +19,8 @@ use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
 use super::words::{self, grouped};
-use crate::recipe_file::{Loaded, NO_PARTIES, located};
+use crate::output::Place;
+use crate::recipe_file::{Loaded, NO_PARTIES};
 use crate::task::report_bytes;
 use crate::vocabulary::{self, Epsilon};
 
@@ -28,6 +29,9 @@ const CHEAP_DEVICES: u64 = 1_000;
 
 /// Recipes that close within this time get a warning.
 const SOON_S: u64 = 86_400;
+
+/// A day until devices may know it, and another one until they have their tokens.
+const LEAD_S: u64 = 2 * 86_400;
 
 /// Token keys that expire sooner than this after the recipe closes get a warning: reports may
 /// arrive late, and jobs wait while a helper is down.
@@ -56,6 +60,9 @@ pub(super) struct Line {
     #[serde(rename = "verdict")]
     pub(super) status: Status,
     pub(super) reason: String,
+    /// What the reason is about.
+    #[serde(skip)]
+    pub(super) place: Option<Place>,
 }
 
 /// What a recipe promises and what it gives.
@@ -140,7 +147,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     open(recipe, now, &mut found);
     let mut checks = found.lines(trust.is_some());
     for line in checks.iter_mut().filter(|line| line.status == Status::Failed) {
-        line.reason = located(loaded.text.as_deref().unwrap_or_default(), &line.reason);
+        (line.reason, line.place) = loaded.located(&line.reason);
     }
     let crowd = crowd(recipe);
     Ok(Examination {
@@ -205,7 +212,7 @@ impl Findings {
                 .0
                 .remove(&check)
                 .unwrap_or_else(|| (Status::Unknown, why_unknown(check, trusted).to_owned()));
-            Line { check: check.name(), status, reason }
+            Line { check: check.name(), status, reason, place: None }
         });
         lines.collect()
     }
@@ -413,6 +420,7 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
             words::moment(recipe.when.closes)
         ));
     }
+    list.extend(early_warning(loaded, now));
     if matches!(recipe.privacy, Privacy::InsecureUnbounded) {
         list.push(
             "it claims no privacy: only devices that allow insecure_exact answer, and a release is \
@@ -437,6 +445,26 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
         list.push(format!("a claim of epsilon {shown} promises almost nothing"));
     }
     list
+}
+
+/// A recipe that is still to be published, and that opens before devices can answer it.
+fn early_warning(loaded: &Loaded, now: u64) -> Option<String> {
+    let when = &loaded.recipe.when;
+    // What is signed and open was published before, for all that is known here.
+    let is_out = loaded.index.is_some() || (loaded.entry.is_some() && when.opens <= now);
+    let closes_soon = when.closes < now.saturating_add(SOON_S);
+    if is_out || closes_soon || when.opens >= now.saturating_add(LEAD_S) {
+        return None;
+    }
+    let opens = words::moment(when.opens);
+    let opens = match when.opens <= now {
+        true => format!("it has been open since {opens}"),
+        false => format!("it opens at {opens}, less than two days from now"),
+    };
+    Some(format!(
+        "{opens}: devices want to see it in the log for a day, then get their tokens, so its first \
+         days stay nearly empty"
+    ))
 }
 
 /// The first token key that expires too soon after its recipe closes. A token's validity depends on

@@ -11,7 +11,6 @@ use sotto_wire::recipe::{AttributeType, Privacy, Query};
 use sotto_wire::{Recipe, Role};
 
 use super::words::{self, grouped, moment};
-use crate::account::wrap::wrapped;
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
 use crate::task::report_bytes;
@@ -49,12 +48,12 @@ impl ExplainArgs {
             output.value(&value)?;
             return Ok(Outcome::Yes);
         }
-        output.line(output.bold(&recipe.purpose))?;
-        output.line(format!("{}, asked by {author}", recipe.name))?;
+        output.title(&recipe.purpose)?;
+        output.prose(format!("{}, asked by {author}", recipe.name))?;
         for section in &sections {
-            output.line(format!("\n{}", output.bold(section.title)))?;
+            output.heading(section.title)?;
             for sentence in &section.text {
-                output.line(wrapped(sentence))?;
+                output.prose(sentence)?;
             }
         }
         Ok(Outcome::Yes)

@@ -8,7 +8,7 @@ pub(crate) mod testing;
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
@@ -18,7 +18,7 @@ use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
 use super::words::{self, grouped};
-use crate::output::{Outcome, Output, WithHint};
+use crate::output::{Outcome, Output, WithHint, pointed};
 use crate::recipe_file;
 use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_seconds};
@@ -189,7 +189,7 @@ impl NewArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let guided = !output.json() && stdin().is_terminal() && stdout().is_terminal();
         let (mut input, mut questions) = (stdin().lock(), std::io::stderr());
-        let prompt = guided.then(|| Prompt::new(&mut input, &mut questions));
+        let prompt = guided.then(|| Prompt::new(&mut input, &mut questions, output.width()));
         let mut inquiry = Inquiry::new(prompt);
         if !guided {
             self.nothing_missing()?;
@@ -223,40 +223,36 @@ impl NewArgs {
         output.remark(format!("{} answers are expected", grouped(crowd.expected as u64)));
         if recipe.aggregation.min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
             let safe = grouped(crowd.safe_min_batch);
-            output.remark(format!("warning: a minimum batch above {safe} may not be reached"));
+            output.warning(format!("a minimum batch above {safe} may not be reached"));
         }
         if recipe.when.opens < now {
-            output.remark(
-                "warning: it is open already; devices want a recipe to be in the log for a day",
-            );
+            output.warning("it is open already; devices want a recipe to be in the log for a day");
         }
         if let Query::Histogram { fallback, .. } = &recipe.query {
             let bucket = words::bucket(&recipe.query, *fallback);
             output.remark(format!("{bucket} counts devices for which the mapping has no value"));
         }
         let out = out.display();
-        output.remark(format!("next: sotto demo --recipe {out}"));
+        let mut next = vec![format!("sotto demo --recipe {out}")];
         let Some(tokens) = draft.tokens() else {
-            output.remark(format!(
-                "      before you publish it, fill in [parties] at the end of {out}"
-            ));
+            output.next(&next);
+            output.remark(format!("before you publish it, fill in [parties] at the end of {out}"));
             return Ok(Outcome::Yes);
         };
         if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
-            output.remark(format!("warning: {warning}"));
+            output.warning(warning);
         }
-        let tokens = match tokens {
-            TokensDraft::RateLimited { .. } => " --leader-issuer URL --helper-issuer URL",
-            TokensDraft::InsecureLeaderOnly { .. } => " --leader-issuer URL",
-            TokensDraft::InsecureNone => "",
+        let issuers = match tokens {
+            TokensDraft::RateLimited { .. } => Some("--leader-issuer URL --helper-issuer URL"),
+            TokensDraft::InsecureLeaderOnly { .. } => Some("--leader-issuer URL"),
+            TokensDraft::InsecureNone => None,
         };
-        let tokens = match tokens {
-            "" => String::new(),
-            issuers => format!("\n      sotto recipe tokens {out} --signer FILE{issuers}"),
-        };
-        output.remark(format!(
-            "      sotto recipe check {out}{tokens}\n      sotto recipe publish {out} --signer FILE --log URL"
-        ));
+        next.push(format!("sotto recipe check {out}"));
+        next.extend(issuers.map(|issuers| {
+            format!("sotto recipe tokens {out} --signer FILE \\\n        {issuers}")
+        }));
+        next.push(format!("sotto recipe publish {out} --signer FILE --log URL"));
+        output.next(&next);
         Ok(Outcome::Yes)
     }
 
@@ -347,7 +343,10 @@ fn with_claim(draft: &mut RecipeDraft) -> Result<Recipe> {
         *epsilon_micro = published(judged.epsilon)?.max(1);
         recipe.privacy = draft.privacy;
     }
-    Assessment::new(recipe.clone()).context("a device would refuse this recipe")?;
+    Assessment::new(recipe.clone()).map_err(|silence| {
+        let place = recipe_file::in_expression(&recipe, &silence.reason);
+        pointed(anyhow!("{silence}").context("a device would refuse this recipe"), place)
+    })?;
     Ok(recipe)
 }
 

@@ -24,7 +24,8 @@ use crate::{signer_file, trust_file};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  sotto recipe publish commute.toml --signer author.key --log https://log.example\n\n\
+    after_help = "Example:\n  sotto recipe publish commute.toml --signer author.key \\\n    \
+    --log https://log.example\n\n\
     It waits until the log's witnesses have cosigned. A published entry cannot be changed or \
     removed. \
     Exit codes: 0 published; 1 not published, because a device would refuse it; 2 error."
@@ -59,9 +60,9 @@ impl PublishArgs {
         check_signatures(&entry)?;
         if let Some(recipe) = entry.recipe() {
             if trust.is_none() {
-                output.remark(
-                    "warning: the aggregators' URLs are not compared with the operators' key sets: \
-                     give --trust, the file that devices use",
+                output.warning(
+                    "the aggregators' URLs are not compared with the operators' key sets: give \
+                     --trust, the file that devices use",
                 );
             }
             let urls =
@@ -110,7 +111,7 @@ impl PublishArgs {
             output.remark(words::summary(recipe));
             let trust = self.trust.as_deref().map_or("FILE".into(), |path| path.to_string_lossy());
             let entry = entry_file.display();
-            output.remark(format!("next: sotto log verify {entry} --trust {trust}"));
+            output.next(&[format!("sotto log verify {entry} --trust {trust}")]);
         }
         Ok(Outcome::Yes)
     }
@@ -136,7 +137,7 @@ impl PublishArgs {
             }
         }
         for warning in &found.warnings {
-            output.remark(format!("warning: {warning}"));
+            output.warning(warning);
         }
         if found.ok || self.force {
             return Ok(true);

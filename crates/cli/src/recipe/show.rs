@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use sotto_crypto::blind_rsa::TokenKey;
+use sotto_crypto::hpke::Suite;
 use sotto_protocol::recipe::mechanism;
 use sotto_wire::{Recipe, Role};
 
@@ -47,7 +48,7 @@ impl ShowArgs {
             }))?;
             return Ok(Outcome::Yes);
         }
-        let row = |name: &str, value: &str| output.line(format!("{name:<14} {value}"));
+        let row = |name: &str, value: &str| output.entry(format!("{name:<14} "), value);
         row("recipe", &recipe.name)?;
         row("purpose", &recipe.purpose)?;
         if loaded.id_known() {
@@ -70,7 +71,7 @@ impl ShowArgs {
         party_rows(recipe, &row)?;
         token_rows(&loaded, &row)?;
         if let Some(warning) = words::token_warning(&recipe.parties.tokens) {
-            output.remark(format!("warning: {warning}"));
+            output.warning(warning);
         }
         Ok(Outcome::Yes)
     }
@@ -153,6 +154,12 @@ fn party_rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result
     let parties = &recipe.parties;
     row("leader", &format!("{} at {}", parties.leader.operator, parties.leader.url))?;
     row("helper", &format!("{} at {}", parties.helper.operator, parties.helper.url))?;
-    row("collector key", &parties.collector_hpke_config)?;
+    let config = parties.collector_config()?;
+    let suite = match Suite::of(&config) {
+        Some(Suite::Hybrid) => "hybrid",
+        Some(Suite::X25519) => "X25519",
+        None => "of an unknown suite",
+    };
+    row("collector key", &format!("id {}, {suite} (--json prints it)", config.id().value()))?;
     row("log", &parties.log)
 }

@@ -25,13 +25,13 @@ use crate::{signer_file, token_keys, trust_file};
 const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  sotto recipe tokens commute.toml --signer author.key \\\n    --leader-issuer https://issuer-a.example --helper-issuer https://issuer-b.example\n\n\
+#[command(after_help = "Example:\n  sotto recipe tokens commute.toml --signer author.key \\\n    \
+    --leader-issuer https://issuer-a.example \\\n    \
+    --helper-issuer https://issuer-b.example\n\n\
     Each issuer makes the key pair for its aggregator, keeps the private half and endorses the public one, which is added to the \
     file. Request the keys when the recipe is final, then publish it: the keys are for this \
     recipe only, and expire soon. The same recipe \
-    gets the same keys again."
-)]
+    gets the same keys again.")]
 pub(super) struct TokensArgs {
     /// The recipe in TOML. The keys are added to the file.
     #[arg(value_name = "FILE")]
@@ -111,6 +111,7 @@ impl TokensArgs {
             return Ok(Outcome::Yes);
         }
         let (until, file) = (show_moment(Moment(expires)), self.file.display());
+        let signer = self.signer.display();
         for Wanted { issuer, url, request } in &wanted {
             let role = request.role.as_str();
             if trust.is_some() {
@@ -126,7 +127,7 @@ impl TokensArgs {
                 "whether the issuers endorse them was not checked: --trust pins the issuers' keys",
             );
         }
-        output.remark(format!("next: sotto recipe publish {} ...", self.file.display()));
+        output.next(&[format!("sotto recipe publish {file} --signer {signer} --log URL")]);
         Ok(Outcome::Yes)
     }
 

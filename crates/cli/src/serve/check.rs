@@ -61,7 +61,7 @@ pub(super) async fn run<T: RoleFile>(
         output.value(&checked)?;
     } else {
         let tasks = tasks.map(|tasks| format!(" and {tasks} task files")).unwrap_or_default();
-        output.line(format!("{}: everything in it{tasks} can be used", path.display()))?;
+        output.prose(format!("{}: everything in it{tasks} can be used", path.display()))?;
     }
     Ok(Outcome::Yes)
 }

@@ -1,6 +1,7 @@
 //! `sotto serve ROLE --status`: asks a running server what it serves, and why not the rest.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Map, Value};
@@ -10,6 +11,9 @@ use crate::output::{Outcome, Output, WithHint};
 
 /// The longest answer that is read.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+/// A server that runs answers at once.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Prints the status of the server whose operator's listener is at this address.
 pub(super) fn run(
@@ -21,7 +25,9 @@ pub(super) fn run(
     let hint = "set it, and restart the server: admin_listen = \"127.0.0.1:9080\"";
     let address = admin_listen.ok_or_else(|| anyhow!("`admin_listen` is not set")).hint(hint)?;
     let address = reachable(address);
-    let transport = HttpTransport::new(HttpOptions { insecure_http, ..HttpOptions::default() })?;
+    let options =
+        HttpOptions { insecure_http, request_timeout: PATIENCE, ..HttpOptions::default() };
+    let transport = HttpTransport::new(options)?;
     let answer = transport
         .send(&HttpRequest::get(format!("http://{address}/status"), MAX_ANSWER))
         .with_context(|| format!("the {role} does not answer at {address}"))
@@ -34,7 +40,7 @@ pub(super) fn run(
     if output.json() {
         output.value(&status)?;
     } else {
-        output.line(text(role, &status).trim_end())?;
+        text(role, &status).lines().try_for_each(|line| output.prose(line))?;
     }
     Ok(if status["status"] == "not_ready" { Outcome::No } else { Outcome::Yes })
 }

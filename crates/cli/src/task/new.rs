@@ -21,6 +21,8 @@ use crate::{keys, private_file, random};
 
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "sotto task new [OPTIONS] --out <DIR> --vdaf <VDAF>\n         \
+    --leader <URL> --helper <URL>",
     after_help = "Example:\n  sotto task new --out commute --vdaf histogram --length 16 \\\n    \
     --leader https://leader.example/ --helper https://helper.example/\n\nGive each party its file over a \
     secure channel. client.toml is public, the others are secret."
@@ -141,12 +143,12 @@ impl NewArgs {
             BatchModeName::TimeInterval => " --current",
             BatchModeName::LeaderSelected => "",
         };
-        output.remark(format!(
-            "next: give each party its file, then `sotto serve leader`, `sotto serve helper`,\n      \
-             sotto upload --task {0}/client.toml --measurement ...\n      \
-             sotto collect --task {0}/collector.toml{which}",
-            self.out.display()
-        ));
+        output.remark("give each party its file, and start leader and helper with theirs");
+        let out = self.out.display();
+        output.next(&[
+            format!("sotto upload --task {out}/client.toml --measurement VALUE"),
+            format!("sotto collect --task {out}/collector.toml{which}"),
+        ]);
         Ok(Outcome::Yes)
     }
 

@@ -37,7 +37,7 @@ impl ShowArgs {
             return Ok(Outcome::Yes);
         }
         let fields = &file.task;
-        let row = |name: &str, value: &str| output.line(format!("{name:<16} {value}"));
+        let row = |name: &str, value: &str| output.entry(format!("{name:<16} "), value);
         row("task", &file.task_id)?;
         row("party", file.party.name())?;
         row("leader", &fields.leader)?;

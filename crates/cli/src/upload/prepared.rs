@@ -1,6 +1,6 @@
 //! Files of prepared reports: for each, its length in four bytes, big-endian, then its bytes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,18 +18,14 @@ pub(crate) struct PreparedWriter {
 
 impl PreparedWriter {
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        Self::open(path, File::options().create(true).write(true).truncate(true))
-    }
-
-    /// Writes after what is there.
-    pub(crate) fn append(path: &Path) -> Result<Self> {
-        Self::open(path, File::options().create(true).append(true))
-    }
-
-    fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let file =
-            options.open(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), reports: 0, bytes: 0 })
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self::over(path, file))
+    }
+
+    /// Writes after what is there. The path is for errors.
+    pub(crate) fn over(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), file: BufWriter::new(file), reports: 0, bytes: 0 }
     }
 
     pub(crate) fn write(&mut self, report: &[u8]) -> Result<()> {

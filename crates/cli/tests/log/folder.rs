@@ -99,7 +99,7 @@ impl Folder {
             .args(arguments)
             .current_dir(self.folder.path())
             .env("NO_COLOR", "1")
-            .env("COLUMNS", "100")
+            .env_remove("COLUMNS")
             .env("XDG_STATE_HOME", self.path("home"))
             .stdin(Stdio::null())
             .output()

@@ -8,25 +8,37 @@ use cel::common::ast::{CallExpr, Expr, ListExpr, LiteralValue, SourceInfo, opera
 
 use super::error::{ExpressionError, Position, Reason};
 use super::tree::{Bool, Comparison, Int, Operation, Text, Tree};
-use super::{MAX_LIST, MAX_NODES, Type};
+use super::{MAX_LIST, MAX_NODES, Type, Value};
 
 type Checked<T> = Result<T, ExpressionError>;
 
-/// The typed tree, and the attributes that it reads.
+/// What a syntax tree says.
+pub(super) struct Contents {
+    /// The typed tree.
+    pub(super) tree: Tree,
+    /// The attributes that it reads.
+    pub(super) attributes: BTreeSet<String>,
+    /// The numbers and texts in it, with their places.
+    pub(super) literals: Vec<(Value, Position)>,
+}
+
+/// Checks a syntax tree.
 pub(super) fn check(
     syntax: &IdedExpr,
     info: &SourceInfo,
     declared: &dyn Fn(&str) -> Option<Type>,
-) -> Checked<(Tree, BTreeSet<String>)> {
-    let mut check = Check { info, declared, attributes: BTreeSet::new(), nodes: 0 };
+) -> Checked<Contents> {
+    let (attributes, literals) = (BTreeSet::new(), Vec::new());
+    let mut check = Check { info, declared, attributes, literals, nodes: 0 };
     let tree = check.tree(syntax)?;
-    Ok((tree, check.attributes))
+    Ok(Contents { tree, attributes: check.attributes, literals: check.literals })
 }
 
 struct Check<'a> {
     info: &'a SourceInfo,
     declared: &'a dyn Fn(&str) -> Option<Type>,
     attributes: BTreeSet<String>,
+    literals: Vec<(Value, Position)>,
     nodes: usize,
 }
 
@@ -36,8 +48,12 @@ impl Check<'_> {
         match &node.expr {
             Expr::Literal(literal) => match literal {
                 LiteralValue::Boolean(value) => Ok(Tree::Bool(Bool::Literal(*value.inner()))),
-                LiteralValue::Int(value) => Ok(Tree::Int(Int::Literal(*value.inner()))),
+                LiteralValue::Int(value) => {
+                    self.note(node, Value::Int(*value.inner()));
+                    Ok(Tree::Int(Int::Literal(*value.inner())))
+                }
                 LiteralValue::String(text) => {
+                    self.note(node, Value::String(text.inner().to_owned()));
                     Ok(Tree::String(Text::Literal(text.inner().to_owned())))
                 }
                 LiteralValue::UInt(_) => Err(self.unsupported(node, "an unsigned integer")),
@@ -226,10 +242,18 @@ impl Check<'_> {
         if self.nodes > MAX_NODES { Err(self.at(node, Reason::TooManyNodes)) } else { Ok(()) }
     }
 
+    fn note(&mut self, node: &IdedExpr, literal: Value) {
+        let position = self.position(node);
+        self.literals.extend(position.map(|position| (literal, position)));
+    }
+
+    fn position(&self, node: &IdedExpr) -> Option<Position> {
+        let (start, _) = self.info.offset_for(node.id)?;
+        Some(Position::at(&self.info.source, start as usize))
+    }
+
     fn at(&self, node: &IdedExpr, reason: Reason) -> ExpressionError {
-        let offset = self.info.offset_for(node.id);
-        let position = offset.map(|(start, _)| Position::at(&self.info.source, start as usize));
-        reason.at(position)
+        reason.at(self.position(node))
     }
 
     fn unsupported(&self, node: &IdedExpr, what: &str) -> ExpressionError {
@@ -257,7 +281,12 @@ impl Check<'_> {
         right: &Tree,
     ) -> ExpressionError {
         let (sign, left, right) = (name.trim_matches('_'), left.result_type(), right.result_type());
-        self.at(node, Reason::Types(format!("`{sign}` is not for {left} and {right}")))
+        let takes = match comparison(name) {
+            Some(Comparison::Equal | Comparison::NotEqual) => "compares two values of one type",
+            Some(_) => "compares two ints or two strings",
+            None => "takes two ints",
+        };
+        self.at(node, Reason::Types(format!("`{sign}` {takes}, not {left} and {right}")))
     }
 }
 

@@ -2,12 +2,7 @@
 
 use std::fmt;
 
-use cel::ParseErrors;
-
 use super::{MAX_BRACKETS, MAX_LIST, MAX_NODES, MAX_OPERATORS, MAX_SOURCE_LEN, Type};
-
-/// How many characters of a parser message are passed on. Its lists of expected tokens can be long.
-const MAX_MESSAGE_LEN: usize = 200;
 
 /// A position in the text of an expression. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +22,24 @@ impl Position {
             _ => Self { column: position.column + 1, ..position },
         })
     }
+
+    /// The byte at this position; the end of the text if there is none.
+    pub(super) fn offset(&self, source: &str) -> usize {
+        let before = source.split_inclusive('\n').take(self.line.saturating_sub(1));
+        let start = before.map(str::len).sum::<usize>();
+        let mut line = source.get(start..).unwrap_or_default().char_indices();
+        let at = line.nth(self.column.saturating_sub(1));
+        at.map_or(source.len(), |(offset, _)| start + offset)
+    }
 }
 
+/// Most expressions have one line.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
+        match self.line {
+            1 => write!(f, "column {}", self.column),
+            line => write!(f, "line {line}, column {}", self.column),
+        }
     }
 }
 
@@ -77,10 +85,13 @@ pub enum Reason {
     #[error("{0}")]
     Syntax(String),
     /// Valid CEL, but outside the subset.
-    #[error("{0}: not part of the language of recipes")]
+    #[error(
+        "{0}: not part of the language of recipes, which has == != < <= > >= && || ! + - * / %, \
+         `x in [1, 2]` and `condition ? value : other value`"
+    )]
     Unsupported(String),
     /// An attribute that is not declared.
-    #[error("no attribute {0:?} is declared")]
+    #[error("no attribute `{0}` is declared")]
     Undeclared(String),
     /// An operator on types that it does not support.
     #[error("{0}")]
@@ -92,18 +103,6 @@ impl Reason {
     pub(super) fn at(self, position: Option<Position>) -> ExpressionError {
         ExpressionError { reason: self, position }
     }
-}
-
-/// The first of the parser's errors.
-pub(super) fn syntax(errors: &ParseErrors) -> ExpressionError {
-    let Some(first) = errors.errors.first() else {
-        return Reason::Syntax("not an expression".to_owned()).at(None);
-    };
-    let position = match (usize::try_from(first.pos.0), usize::try_from(first.pos.1)) {
-        (Ok(line), Ok(column)) if line > 0 && column > 0 => Some(Position { line, column }),
-        _ => None,
-    };
-    Reason::Syntax(first.msg.chars().take(MAX_MESSAGE_LEN).collect()).at(position)
 }
 
 /// Why an expression has no value for a device. Names attributes, never their values.

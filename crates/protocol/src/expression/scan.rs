@@ -81,9 +81,27 @@ impl Scan<'_> {
                 self.step(length, Last::Other, true)?;
             }
             b'?' | b'.' | b'+' | b'-' | b'*' | b'/' | b'%' => self.step(1, Last::Other, true)?,
-            _ => return Err(Reason::Syntax("a character that begins no token".to_owned())),
+            _ => return Err(self.stray()),
         }
         Ok(())
+    }
+
+    /// A character that begins no token.
+    fn stray(&self) -> Reason {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let text = std::str::from_utf8(rest).unwrap_or_default();
+        let found = text.chars().next().unwrap_or('?');
+        Reason::Syntax(match found {
+            found if found.is_control() || found.is_whitespace() => {
+                "a character that cannot be seen: remove it, or write a space".to_owned()
+            }
+            ';' => "`;` has no meaning here: there is one expression".to_owned(),
+            '#' => "`#` has no meaning here: comments begin with `//`".to_owned(),
+            found if found.is_alphabetic() => {
+                format!("`{found}` has no meaning here: write text in quotes")
+            }
+            found => format!("`{found}` has no meaning here: remove it"),
+        })
     }
 
     fn step(&mut self, length: usize, last: Last, is_operator: bool) -> Result<(), Reason> {
@@ -133,7 +151,9 @@ impl Scan<'_> {
             self.at += 1;
         }
         if self.peek(0).is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(Reason::Syntax("a number that runs into a word".to_owned()));
+            return Err(Reason::Syntax(
+                "a number that runs into a word: write a space, or quotes".to_owned(),
+            ));
         }
         self.step(0, Last::Operand, false)
     }
@@ -146,7 +166,9 @@ impl Scan<'_> {
         loop {
             match self.peek(0) {
                 None | Some(b'\n' | b'\r') => {
-                    return Err(Reason::Syntax("a string without an end".to_owned()));
+                    return Err(Reason::Syntax(
+                        "a text without an end: write the quote again".to_owned(),
+                    ));
                 }
                 Some(b'\\') => self.escape()?,
                 Some(byte) => {
@@ -170,10 +192,16 @@ impl Scan<'_> {
             Some(b'u') => (4, &hexadecimal),
             Some(b'U') => (8, &hexadecimal),
             Some(b'0'..=b'3') => (2, &octal),
-            _ => return Err(Reason::Syntax("a string with an unknown escape".to_owned())),
+            _ => {
+                return Err(Reason::Syntax(
+                    "an unknown escape: write \\\\ for a backslash".to_owned(),
+                ));
+            }
         };
         if !(2..2 + digits).all(|ahead| self.peek(ahead).is_some_and(is_digit)) {
-            return Err(Reason::Syntax("a string with an unfinished escape".to_owned()));
+            return Err(Reason::Syntax(
+                "an unfinished escape: write \\\\ for a backslash".to_owned(),
+            ));
         }
         self.at += 2 + digits;
         Ok(())

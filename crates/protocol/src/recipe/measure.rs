@@ -49,6 +49,7 @@ pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(),
     let Some(wrong) = constants.iter().find(|value| meaning(query, value).is_none()) else {
         return Ok(());
     };
+    let place = mapping.position_of(wrong).map(|place| format!(", {place}")).unwrap_or_default();
     let wrong = match wrong {
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
@@ -66,5 +67,5 @@ pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(),
             format!("write a bucket from 0 to {last}, or its label: {}", labels.join(", "))
         }
     };
-    Err(format!("mapping: it can give {wrong}, which is counted nowhere; {instead}"))
+    Err(format!("mapping{place}: it can give {wrong}, which is counted nowhere; {instead}"))
 }

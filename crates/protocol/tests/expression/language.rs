@@ -161,12 +161,12 @@ fn refused_on_the_syntax_tree() {
 #[test]
 fn types_that_do_not_fit() {
     let cases = [
-        ("i == 's'", "`==` is not for int and string", 3),
-        ("a != 1", "`!=` is not for bool and int", 3),
-        ("a < b", "`<` is not for bool and bool", 3),
-        ("1 < i < 3", "`<` is not for bool and int", 7),
-        ("s + t", "`+` is not for string and string", 3),
-        ("i + a", "`+` is not for int and bool", 3),
+        ("i == 's'", "`==` compares two values of one type, not int and string", 3),
+        ("a != 1", "`!=` compares two values of one type, not bool and int", 3),
+        ("a < b", "`<` compares two ints or two strings, not bool and bool", 3),
+        ("1 < i < 3", "`<` compares two ints or two strings, not bool and int", 7),
+        ("s + t", "`+` takes two ints, not string and string", 3),
+        ("i + a", "`+` takes two ints, not int and bool", 3),
         ("i && a", "`&&` is for bool, not for int", 1),
         ("a || s", "`||` is for bool, not for string", 6),
         ("!i", "`!` is for bool, not for int", 2),
@@ -195,7 +195,7 @@ fn undeclared_attributes() {
     }
     assert_eq!(
         compile("i\n+ x").unwrap_err().to_string(),
-        "line 2, column 3: no attribute \"x\" is declared"
+        "line 2, column 3: no attribute `x` is declared"
     );
 }
 
@@ -258,6 +258,54 @@ fn not_cel_at_all() {
     assert_eq!(error.to_string(), "line 2, column 3: two unary operators in a row: use brackets");
 }
 
+/// The place, and what to write: the parser's own words are about its grammar.
+#[test]
+fn mistakes_in_our_words() {
+    for (source, column, words) in [
+        ("", 1, "it is empty: write an expression"),
+        ("i = 1", 3, "`=` is not an operator: write `==`"),
+        ("'é' = s", 5, "`=` is not an operator: write `==`"),
+        ("i => 3", 3, "`=>` is not an operator: write `>=`"),
+        ("i =< 3", 3, "`=<` is not an operator: write `<=`"),
+        ("i <> 3", 4, "`<>` is not an operator: write `!=`"),
+        ("a & b", 3, "`&` is not an operator: write `&&`"),
+        ("i == 1 and a", 8, "`and` is not an operator: write `&&`"),
+        ("i == 1 or a", 8, "`or` is not an operator: write `||`"),
+        ("not a", 5, "`not` is not an operator: write `!`"),
+        ("if a then 1", 1, "`if` is a reserved word: write `condition ? value : other value`"),
+        ("while", 1, "`while` is a reserved word: no attribute can have this name"),
+        ("i < 3 ? 1", 10, "`:` and the other value are missing: write `condition ? value"),
+        ("a ? 1 2", 7, "`:` is missing before `2`: write `condition ? value : other value`"),
+        ("a ? 1 :", 8, "a value is missing at the end"),
+        ("a ? : 1", 5, "a value is missing before `:`"),
+        ("a ? 1 : 2 : 3", 11, "`:` belongs to no `?`: write `condition ? value : other value`"),
+        ("i <", 4, "a value is missing at the end"),
+        ("* i", 1, "a value is missing before `*`"),
+        ("(i + 2", 7, "`(` is not closed: write `)`"),
+        ("i in [1, ')'", 13, "`[` is not closed: write `]`"),
+        ("i + 2)", 6, "`)` closes nothing: remove it"),
+        ("(i + 2]", 7, "`(` is not closed: write `)`"),
+        ("i in (1, 2)", 8, "`,` is only for lists: write `x in [1, 2]`"),
+        ("i 3", 3, "an operator is missing before `3`"),
+        ("s == 'x' 'yes'", 10, "an operator is missing before `'yes'`"),
+        ("i == 99999999999999999999", 6, "the number is too large: it must fit into 64 bits"),
+        ("s == '\\ud800'", 6, "the text has an escape that is no character"),
+        ("s == 'x", 6, "a text without an end: write the quote again"),
+        ("s == 'c:\\q'", 6, "an unknown escape: write \\\\ for a backslash"),
+        ("i == 15min", 6, "a number that runs into a word: write a space, or quotes"),
+        ("i # c", 3, "`#` has no meaning here: comments begin with `//`"),
+        ("s == Ä", 6, "`Ä` has no meaning here: write text in quotes"),
+        ("i\u{a0}+ 1", 2, "a character that cannot be seen: remove it, or write a space"),
+    ] {
+        let error = compile(source).expect_err(source);
+        let expected = format!("column {column}: {words}");
+        assert!(error.to_string().starts_with(&expected), "{source}: {error}");
+    }
+    let error = compile("size(s) > 3").unwrap_err().to_string();
+    assert!(error.contains("the function \"size\": not part of the language"), "{error}");
+    assert!(error.contains("`x in [1, 2]`"), "{error}");
+}
+
 #[test]
 fn values_stay_out_of_debug_output() {
     assert_eq!(format!("{:?}", text("secret")), "Value(string, redacted)");
@@ -269,6 +317,11 @@ fn constants_that_can_be_the_value() {
     assert_eq!(of("i < 3 ? 0 : i < 9 ? 1 : -2"), [0, 1, -2].map(Value::Int));
     assert_eq!(of("(a ? 2 * 3 : i) "), [Value::Int(6)]);
     assert_eq!(of("a ? s : i == 7 ? 'x' : 'y'"), [text("x"), text("y")]);
+    let place = |source: &str, value| compile(source).unwrap().position_of(&value);
+    assert_eq!(place("i < 3 ? 0 : 9", Value::Int(9)), Some(Position { line: 1, column: 13 }));
+    assert_eq!(place("i < 3 ? 'é' : 'x'", text("x")), Some(Position { line: 1, column: 15 }));
+    assert_eq!(place("i < 3 ? -1 : 2", Value::Int(-1)), Some(Position { line: 1, column: 10 }));
+    assert_eq!(place("i < 9 ? 0 : 9", Value::Int(9)), None, "which of them?");
     for none in ["i", "s", "i + 1", "i in [7, 8]", "s == 'x'", "a ? i : 1 / 0"] {
         assert_eq!(of(none), [], "{none}");
     }

@@ -92,8 +92,7 @@ fn relay_http(listen: SocketAddr) -> HttpConfig {
     HttpConfig {
         // Requests are held for a while: this allows one of 16 KiB on each connection.
         max_body_memory: 64 * 1024 * 1024,
-        // Enough for the largest body over a slow uplink. A body that trickles in is still given up
-        // early.
+        // Enough for 64 KiB from a phone with a poor connection. Others are given up earlier.
         body_timeout: Duration::from_secs(120),
         connections: ConnectionLimits { max_per_source: 256, ..ConnectionLimits::default() },
         ..HttpConfig::new(listen)

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use super::{Entry, Settings, Table};
 
+/// The longest line of a comment.
+const COLUMNS: usize = 80;
+
 /// A configuration file that shows every setting. A line `# key = value` shows a default; an
 /// indented line `#   key = value` shows an example.
 pub fn template<T: Settings>() -> String {
@@ -11,10 +14,8 @@ pub fn template<T: Settings>() -> String {
     lines(&mut text, T::ABOUT);
     lines(
         &mut text,
-        &[
-            " A line that begins with `# key =` shows a default; an indented one shows an example.",
-            " Paths are relative to this file.",
-        ],
+        &["A line that begins with `# key =` shows a default; an indented one shows an example. \
+            Paths are relative to this file."],
     );
     for part in parts(&T::default().entries()) {
         match part {
@@ -82,10 +83,18 @@ fn last_name(entry: &Entry) -> &'static str {
     entry.key.split_once('.').map_or(entry.key, |(_, name)| name)
 }
 
+/// A comment, in lines that fit a terminal.
 fn lines(text: &mut String, lines: &[&str]) {
-    for line in lines {
-        let _ = writeln!(text, "#{line}");
+    let mut line = String::from("#");
+    for word in joined(lines).split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            let _ = writeln!(text, "{line}");
+            line.truncate(1);
+        }
+        line.push(' ');
+        line.push_str(word);
     }
+    let _ = writeln!(text, "{line}");
 }
 
 fn value(text: &mut String, key: &str, entry: &Entry) {

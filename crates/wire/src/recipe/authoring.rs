@@ -23,20 +23,29 @@ use super::{
 };
 use crate::{BatchMode, FormatError, Role};
 
-pub use self::place::line_of;
+pub use self::place::place_of;
 pub use self::tokens::{KeyDraft, TokensDraft};
 
 /// Why a text is not a draft of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AuthoringError {
     /// The text is not TOML.
-    #[error("{0}")]
-    Toml(String),
+    #[error("line {line}, column {column}: {reason}")]
+    Toml {
+        /// The line, from 1.
+        line: usize,
+        /// The character in that line, from 1.
+        column: usize,
+        /// What is wrong.
+        reason: String,
+    },
     /// The value of a key is missing, unknown or invalid.
     #[error("line {line}: {key}: {reason}")]
     Key {
         /// Its line, or that of the table in which it is missing.
         line: usize,
+        /// The character in that line at which the key begins.
+        column: usize,
         /// The path of the key, like `when.window`.
         key: String,
         /// What is wrong.
@@ -45,6 +54,18 @@ pub enum AuthoringError {
     /// The recipe breaks a rule of the format.
     #[error(transparent)]
     Rule(#[from] FormatError),
+}
+
+impl AuthoringError {
+    /// The line and the column that it is about, if it has a place.
+    pub fn place(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Toml { line, column, .. } | Self::Key { line, column, .. } => {
+                Some((*line, *column))
+            }
+            Self::Rule(_) => None,
+        }
+    }
 }
 
 /// Parses a probability such as `1/50`, `2%`, `0.02`, `2e-2` or `1`. The error is the reason as text.

@@ -205,6 +205,23 @@ fn warnings_are_given() {
     assert!(found.ok, "a warning is not a refusal: {:?}", found.checks);
 }
 
+/// Nobody can answer in its first two days, so they should not be part of it.
+#[test]
+fn a_recipe_that_opens_too_soon_is_warned_of() {
+    let recipe = testing::recipe();
+    let opens = recipe.when.opens;
+    let mut draft = loaded(recipe.clone());
+    let warnings = |loaded: &Loaded, now| examine(loaded, None, now).unwrap().warnings;
+    assert_eq!(warnings(&draft, opens - LEAD_S), [""; 0]);
+    let found = warnings(&draft, opens - LEAD_S + 1);
+    assert!(found.len() == 1 && found[0].contains("less than two days from now"), "{found:?}");
+    let found = warnings(&draft, opens);
+    assert!(found.len() == 1 && found[0].contains("it has been open since"), "{found:?}");
+    // One that is in the log opened in time, or it is too late for a warning.
+    draft.index = Some(3);
+    assert_eq!(warnings(&draft, opens), [""; 0]);
+}
+
 /// Reports of the last minutes are checked after the recipe has closed.
 #[test]
 fn a_token_key_that_expires_with_its_recipe_is_warned_of() {

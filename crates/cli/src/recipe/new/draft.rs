@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sotto_dp::crowd::safe_min_batch;
 use sotto_dp::published;
+use sotto_protocol::expression::{Expression, Reason};
 use sotto_protocol::recipe::windows::least_share;
 use sotto_protocol::recipe::{check_mapping, judgement, suggested_randomizer};
 use sotto_wire::recipe::{
@@ -17,7 +18,7 @@ use sotto_wire::recipe::{
 use sotto_wire::{KeyName, KeySet, RecipeDraft, utc};
 
 use super::{Inquiry, Kind, NewArgs};
-use crate::output::WithHint;
+use crate::output::{WithHint, hinted, pointed};
 use crate::recipe::certify::parse_attribute;
 use crate::task::same_server;
 use crate::time_text::parse_moment;
@@ -143,10 +144,10 @@ impl NewArgs {
         let query = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
             let mut query = without.clone();
             *query.mapping_mut() = text.to_owned();
-            check_mapping(&query, &attributes)
-                .map_err(|reason| anyhow!(reason))
-                .hint("declare what it reads with --attribute NAME:TYPE")?;
-            Ok(query)
+            match check_mapping(&query, &attributes) {
+                Ok(_) => Ok(query),
+                Err(reason) => Err(wrong_mapping(reason, &query, &attributes)),
+            }
         })?;
         Ok((attributes, query))
     }
@@ -305,8 +306,7 @@ impl NewArgs {
             ensure!(known, "a URL begins with https:// or http://");
             Ok(text.to_owned())
         };
-        let question =
-            "Who runs the leader (the name of the operator's key; nothing if you do not know yet)?";
+        let question = "Who runs the leader (the name of the key; nothing if not known yet)?";
         let given = self.leader_operator.as_deref();
         let default = if self.names_parties() { None } else { Some("") };
         let operator = ask.value("--leader-operator", question, given, default, |text| {
@@ -351,8 +351,7 @@ impl NewArgs {
     /// Who checks tokens. Having no tokens must be an explicit choice.
     fn tokens(&self, ask: &mut Inquiry<'_>) -> Result<TokensDraft> {
         const NONE: &str = "insecure-no-tokens";
-        let question =
-            "Who runs the issuer of the leader's tokens (or insecure-no-tokens, to do without)?";
+        let question = "Who issues the leader's tokens (or insecure-no-tokens)?";
         let given = match self.insecure_no_tokens {
             true => Some(NONE),
             false => self.leader_issuer.as_deref(),
@@ -370,7 +369,7 @@ impl NewArgs {
             let helper = leader.clone();
             return Ok(TokensDraft::RateLimited { leader, helper });
         }
-        let question = "Who runs the issuer of the helper's tokens (another operator)?";
+        let question = "Who issues the helper's tokens (another operator)?";
         let given = self.helper_issuer.as_deref();
         let helper = ask.value("--helper-issuer", question, given, None, |text| {
             let helper = issuer(text)?;
@@ -381,6 +380,25 @@ impl NewArgs {
             Ok(helper)
         })?;
         Ok(TokensDraft::RateLimited { leader, helper })
+    }
+}
+
+/// The error with its place, and a hint if it is about an attribute.
+fn wrong_mapping(reason: String, query: &Query, attributes: &Attributes) -> anyhow::Error {
+    let place = reason.split_once(':').and_then(|(place, _)| place.split_once(", "));
+    let place = place.and_then(|(_, place)| recipe_file::place_in(query.mapping(), place));
+    let error = pointed(anyhow!(reason), place);
+    let wrong = Expression::compile(query.mapping(), attributes).err();
+    let labels = match query {
+        Query::Histogram { labels: Some(labels), .. } => labels.as_slice(),
+        _ => &[],
+    };
+    match wrong.map(|wrong| wrong.reason) {
+        Some(Reason::Undeclared(name)) if !labels.contains(&name) => hinted(
+            error,
+            format!("declare what it reads: --attribute {name}:int, :bool or :string"),
+        ),
+        _ => error,
     }
 }
 

@@ -6,26 +6,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::output::{hang, place_of};
+
 /// A terminal with a person in front of it.
 pub(super) struct Prompt<'a> {
     input: &'a mut dyn BufRead,
     output: &'a mut dyn Write,
+    /// The columns of the terminal.
+    width: usize,
 }
 
 impl<'a> Prompt<'a> {
     /// Questions go to `output`, answers come from `input`.
-    pub(super) fn new(input: &'a mut dyn BufRead, output: &'a mut dyn Write) -> Self {
-        Self { input, output }
+    pub(super) fn new(input: &'a mut dyn BufRead, output: &'a mut dyn Write, width: usize) -> Self {
+        Self { input, output, width }
+    }
+
+    /// Shows a line, indented.
+    fn show(&mut self, text: &str) -> Result<()> {
+        Ok(writeln!(self.output, "{}", hang("  ", text, self.width))?)
     }
 
     /// One answer; the default if the line is empty. `None`: an empty line, and no default.
     fn ask(&mut self, question: &str, default: Option<&str>) -> Result<Option<String>> {
-        match default {
-            Some(default) if !default.is_empty() => {
-                write!(self.output, "{question} [{default}]: ")?
-            }
-            _ => write!(self.output, "{question}: ")?,
-        }
+        let default_shown = default.filter(|default| !default.is_empty());
+        let default_shown = default_shown.map(|default| format!(" [{default}]"));
+        let question = format!("{question}{}:", default_shown.unwrap_or_default());
+        write!(self.output, "{} ", hang("", &question, self.width))?;
         self.output.flush()?;
         let mut line = String::new();
         if self.input.read_line(&mut line)? == 0 {
@@ -60,7 +67,7 @@ impl<'a> Inquiry<'a> {
             self.answers = serde_json::from_str(&text)
                 .with_context(|| format!("{} is damaged: delete it", path.display()))?;
             let path = path.display();
-            writeln!(prompt.output, "  Your answers from before are in brackets ({path}).")?;
+            prompt.show(&format!("Your answers from before are in brackets ({path})."))?;
         }
         self.kept = Some(path.to_owned());
         Ok(())
@@ -106,7 +113,12 @@ impl<'a> Inquiry<'a> {
                     }
                     return Ok(value);
                 }
-                Err(error) => writeln!(prompt.output, "  {error:#}")?,
+                Err(error) => {
+                    prompt.show(&format!("{error:#}"))?;
+                    if let Some(place) = place_of(&error) {
+                        writeln!(prompt.output, "{}", place.shown("  ", prompt.width))?;
+                    }
+                }
             }
         }
     }
@@ -124,7 +136,7 @@ mod tests {
     fn people_are_asked_until_they_answer() {
         let mut input: &[u8] = b"\nseven\n7\n\n";
         let mut shown = Vec::new();
-        let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
+        let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown, 80)));
         assert_eq!(inquiry.value("--n", "How many?", None, None, number).unwrap(), 7);
         assert_eq!(inquiry.value("--m", "And?", None, Some("3"), number).unwrap(), 3);
         assert_eq!(inquiry.value("--g", "Given?", Some("5"), Some("3"), number).unwrap(), 5);
@@ -140,7 +152,7 @@ mod tests {
         let path = folder.path().join("commute.toml.answers");
         let ask = |mut input: &[u8], done: bool| {
             let mut shown = Vec::new();
-            let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
+            let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown, 80)));
             inquiry.keep_in(&path).unwrap();
             let first = inquiry.value("--n", "How many?", None, None, number);
             let second = inquiry.value("--m", "And?", None, Some("3"), number);

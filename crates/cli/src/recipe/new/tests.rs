@@ -122,7 +122,7 @@ fn a_person_can_be_asked_for_everything() {
     let (mut input, mut shown) = (answers.as_bytes(), Vec::new());
     let out = Some(folder.path().join("commute.toml"));
     let args = NewArgs { window: 3_600, out, ..NewArgs::default() };
-    let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
+    let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown, 80)));
     let mut draft = args.draft(&mut inquiry, NOW).unwrap();
     let recipe = with_claim(&mut draft).unwrap();
     assert_eq!(recipe.purpose, "How long?");
@@ -288,7 +288,7 @@ fn an_interrupted_person_goes_on_where_they_were() {
     };
     let ask = |mut input: &[u8]| {
         let mut shown = Vec::new();
-        let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown)));
+        let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown, 80)));
         let draft = args().draft(&mut inquiry, NOW).ok();
         (draft, String::from_utf8(shown).unwrap())
     };

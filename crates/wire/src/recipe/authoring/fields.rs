@@ -7,6 +7,7 @@ use toml::{Table, Value};
 
 use super::AuthoringError;
 use super::number;
+use super::place::position;
 use crate::recipe::Probability;
 use crate::utc;
 
@@ -21,7 +22,12 @@ impl Fields {
     /// The table of the whole document.
     pub(super) fn document(text: &str) -> Result<Self, AuthoringError> {
         let table = text.parse().map_err(|error: toml::de::Error| {
-            AuthoringError::Toml(error.to_string().trim_end().to_owned())
+            let offset = error.span().map_or(0, |span| span.start);
+            let (line, column) = position(text, offset);
+            let message = error.message().lines().next().unwrap_or_default();
+            let known = SLIPS.iter().find(|(part, _)| message.contains(part));
+            let reason = known.map_or(message, |(_, words)| words).to_owned();
+            AuthoringError::Toml { line, column, reason }
         })?;
         Ok(Self { path: String::new(), table, asked: Vec::new() })
     }
@@ -190,9 +196,19 @@ fn joined(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
+/// Common slips in TOML, by a part of the parser's message: what to write.
+const SLIPS: [(&str, &str); 6] = [
+    ("unclosed table", "the name of the table is not closed: write `]`"),
+    ("string values must be quoted", "text must be in quotes: write it like \"text\""),
+    ("duplicate key", "this name was there before: keep one of the two"),
+    ("key with no value", "a value is missing: write `name = value`"),
+    ("unclosed array", "the list is not closed: write `]`"),
+    ("invalid basic string", "the text is not closed: write `\"` at its end"),
+];
+
 /// Its line is found later, in the text.
 fn error(key: String, reason: impl Into<String>) -> AuthoringError {
-    AuthoringError::Key { line: 0, key, reason: reason.into() }
+    AuthoringError::Key { line: 0, column: 0, key, reason: reason.into() }
 }
 
 /// The error for a key that is not there, with what to write.

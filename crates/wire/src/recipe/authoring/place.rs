@@ -11,10 +11,10 @@ const ALIASES: [(&str, &str); 3] = [
     ("claims", "privacy.epsilon"),
 ];
 
-/// The line of the first key that a reason names, like `sampling.rate must be above 0`. If the key
-/// is not there, the line of the table that lacks it. A key without a table counts only as the
-/// first word: `name` and `who` are also plain words.
-pub fn line_of(text: &str, reason: &str) -> Option<usize> {
+/// The line and column of the first key that a reason names, like `sampling.rate must be above 0`;
+/// both count from 1. If the key is not there, the place of the table that lacks it. A key without
+/// a table counts only as the first word: `name` and `who` are also plain words.
+pub fn place_of(text: &str, reason: &str) -> Option<(usize, usize)> {
     let document = DeTable::parse(text).ok()?;
     let words = reason.split_whitespace().map(|word| word.trim_matches([':', ',', ';']));
     let offset = words.enumerate().find_map(|(index, word)| {
@@ -22,15 +22,23 @@ pub fn line_of(text: &str, reason: &str) -> Option<usize> {
         let path = alias.map_or(word, |(_, path)| path);
         (index == 0 || path.contains('.')).then(|| offset(document.get_ref(), path))?
     })?;
-    Some(text.get(..offset)?.matches('\n').count() + 1)
+    Some(position(text, offset))
 }
 
-/// The error with its line. A missing table belongs at the end.
+/// The line and column of the byte at this offset.
+pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, line.chars().count() + 1)
+}
+
+/// The error with its place. A missing table belongs at the end.
 pub(super) fn placed(error: AuthoringError, text: &str) -> AuthoringError {
     match error {
         AuthoringError::Key { key, reason, .. } => {
-            let line = line_of(text, &key).unwrap_or_else(|| text.lines().count().max(1));
-            AuthoringError::Key { line, key, reason }
+            let end = || (text.lines().count().max(1), 1);
+            let (line, column) = place_of(text, &key).unwrap_or_else(end);
+            AuthoringError::Key { line, column, key, reason }
         }
         other => other,
     }

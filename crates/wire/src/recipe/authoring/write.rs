@@ -59,9 +59,9 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
 
 /// What an author fills in once the parties are known.
 const NO_PARTIES: &str = r#"
-# Who sums, for whom, and which log holds the recipe. `sotto demo --recipe` does without. To publish
-# it, fill this in and remove the first `#` of each line. `sotto keys new --out collector.toml`
-# prints collector_hpke_config.
+# Who sums, for whom, and which log holds the recipe. `sotto demo --recipe` does
+# without. To publish it, fill this in and remove the first `#` of each line.
+# `sotto keys new --out collector.toml` prints collector_hpke_config.
 #[parties]
 #collector_hpke_config = "..."
 #log = "log.example"
@@ -98,7 +98,7 @@ fn who(out: &mut Writer, draft: &RecipeDraft) {
 }
 
 fn when(out: &mut Writer, draft: &RecipeDraft) {
-    out.group("when", "When devices may answer, in steps of `window`; nothing longer than `max_window` is released.");
+    out.group("when", "When devices may answer; at most `max_window` is released at once.");
     out.raw("opens", moment(draft.when.opens));
     out.raw("closes", moment(draft.when.closes));
     out.text("window", &utc::format_length(draft.when.window_s));
