@@ -54,6 +54,8 @@ pub struct World {
     pub private_addresses: bool,
     /// Attesters and issuers. Without them recipes ask for no tokens, and devices allow that.
     pub tokens: Option<TokenServices>,
+    /// The operators that write receipts: `leader`, `helper`. Each has a key for them.
+    pub receipts: &'static [&'static str],
 }
 
 /// How relay and gateways are set up. Change it in [`World::arranged`], before the files are
@@ -116,6 +118,7 @@ impl World {
             floors: String::new(),
             private_addresses: true,
             tokens: None,
+            receipts: &[],
         };
         arrange(&mut world)?;
         world.make_keys()?;
@@ -208,6 +211,11 @@ impl World {
         arguments.extend(files.iter().flat_map(|file| ["--hpke-key", file]));
         arguments.extend(gateway.iter().flat_map(|file| ["--gateway-key", file]));
         arguments.extend(url.iter().flat_map(|url| ["--url", url]));
+        let receipt_key = match self.receipts.contains(&operator) {
+            true => Some(self.public(&format!("{operator}-receipts"), "verifier")?),
+            false => None,
+        };
+        arguments.extend(receipt_key.iter().flat_map(|key| ["--receipt-key", key]));
         self.run_json(&arguments)
     }
 
@@ -365,6 +373,11 @@ impl World {
             let made = self.run_json(&["keys", "signer", "--name", &name, "--out", &out])?;
             fs::write(self.path(&format!("{out}.json")), made.to_string())?;
         }
+        for operator in self.receipts {
+            let (name, out) = (format!("{operator}.example"), format!("{operator}-receipts.key"));
+            let made = self.run_json(&["keys", "signer", "--name", &name, "--out", &out])?;
+            fs::write(self.path(&format!("{out}.json")), made.to_string())?;
+        }
         self.run_json(&["keys", "new", "--id", "9", "--out", "collector.toml"])?;
         for (operator, id) in GATEWAYS.iter().zip(["21", "22"]) {
             let file = format!("{operator}-gateway.toml");
@@ -395,8 +408,9 @@ impl World {
         }
         policy += "group most 2 alpha beta gamma\nquorum most\n";
         fs::write(self.path("policy"), &policy)?;
-        let keys: Result<Vec<_>> =
-            SIGNERS.iter().map(|name| self.public(name, "verifier")).collect();
+        let receipts = self.receipts.iter().map(|operator| format!("{operator}-receipts"));
+        let signers = SIGNERS.iter().map(|&name| name.to_owned()).chain(receipts);
+        let keys: Result<Vec<_>> = signers.map(|name| self.public(&name, "verifier")).collect();
         let keys = serde_json::to_string(&keys?)?;
         let gateway = self.oblivious.tables.get("keeper").cloned().unwrap_or_default();
         self.log.write_config(&format!(
@@ -456,12 +470,16 @@ impl World {
                 _ => String::new(),
             };
             let gateway = self.oblivious.tables.get(operator).cloned().unwrap_or_default();
+            let receipts = match self.receipts.contains(&operator) {
+                true => format!("[recipes.receipts]\nkey = \"{operator}-receipts.key\"\n"),
+                false => String::new(),
+            };
             let aggregator = self.aggregator(operator);
             let url = aggregator.url.clone();
             aggregator.configure(&format!(
                 "public_url = \"{url}\"\ninsecure_plain_tasks = false\n[jobs]\n[recipes]\ntrust = \"trust.toml\"\n\
                  operator = \"{operator}.example\"\npoll_s = 1\n\
-                 insecure_early_release = true\n\
+                 insecure_early_release = true\n{receipts}\
                  [[recipes.peers]]\noperator = \"{peer}.example\"\nurl = \"{peer_url}\"\n\
                  authentication_token = \"{LEADER_TOKEN}\"\nverify_key_init = \"{verify_key}\"\n\
                  private_addresses = {private}\n[[recipes.authors]]\nkey = \"{author}\"\n{token}{gateway}"

@@ -14,6 +14,7 @@ mod logs;
 mod minimum_batch;
 mod one_address;
 mod peers;
+mod receipts;
 mod recipes;
 mod silent_servers;
 mod slow_helpers;

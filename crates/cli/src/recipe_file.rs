@@ -243,6 +243,7 @@ pub(crate) fn kind_words(kind: EntryKind) -> &'static str {
         EntryKind::Recipe => "recipe",
         EntryKind::KeySet => "key set",
         EntryKind::Result => "result",
+        EntryKind::Receipt => "receipt",
     }
 }
 

@@ -8,5 +8,6 @@ pub(crate) mod folder;
 mod fsck;
 mod list;
 mod monitor;
+mod receipts;
 mod verify;
 mod web;

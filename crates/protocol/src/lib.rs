@@ -64,6 +64,8 @@ mod keyed_hash;
 pub mod leader;
 pub mod log;
 pub mod oblivious;
+#[cfg(feature = "server")]
+pub mod receipt;
 pub mod recipe;
 #[cfg(feature = "server")]
 pub mod relay;

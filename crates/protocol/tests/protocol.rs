@@ -8,6 +8,7 @@ mod helper_answers;
 mod helper_requests;
 mod input_shares;
 mod one_sided;
+mod receipts;
 mod release;
 mod retries;
 mod tampering;

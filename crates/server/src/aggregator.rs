@@ -10,9 +10,10 @@ use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
-use sotto_protocol::{Abort, Fault, HpkeKeyring};
+use sotto_protocol::receipt::Released;
+use sotto_protocol::{Abort, BucketAggregate, Fault, HpkeKeyring};
 use sotto_store::{StoreError, StoredTask, TaskStore};
-use sotto_wire::{Encode, MediaType, ProblemType, Role, TaskId};
+use sotto_wire::{BatchSelector, Encode, MediaType, ProblemType, Role, TaskId};
 
 use crate::auth::AuthToken;
 use crate::config::{BodyLimits, ServerConfig};
@@ -24,6 +25,7 @@ use crate::metrics::MetricsRegistry;
 use crate::pool::CpuPool;
 use crate::problem::Failure;
 use crate::provision::Provisioner;
+use crate::receipts::{self, Receipts};
 use crate::recipes::{self, Announced, Recipes, RecipesContext};
 use crate::service::Server;
 use crate::tasks::{ServedTask, TaskRegistry};
@@ -43,6 +45,7 @@ pub(crate) struct Aggregator {
     pub(crate) base_path: String,
     pub(crate) retention_grace: Duration,
     pub(crate) recipes: Option<Recipes>,
+    pub(crate) receipts: Option<Receipts>,
     provisioner: Option<Provisioner>,
     hpke_config_list: Bytes,
     hpke_cache_control: HeaderValue,
@@ -83,14 +86,17 @@ impl Aggregator {
             }
             None => None,
         };
+        let mut receipts = None;
         let recipes = match config.recipes {
-            Some(recipes) => {
+            Some(mut recipes) => {
+                receipts = Receipts::new(role, &mut recipes, &metrics)?;
                 let context = RecipesContext {
                     role,
                     tasks: Arc::clone(&tasks),
                     store,
                     hpke_configs: keys.configs(),
                     gateway_keys: config.gateway.map(|gateway| gateway.keys),
+                    receipt_key: receipts.as_ref().map(Receipts::public_key),
                     health: Arc::clone(&health),
                     environment: server.environment.clone(),
                 };
@@ -114,6 +120,7 @@ impl Aggregator {
             base_path: server.base_path.clone(),
             retention_grace: config.retention_grace,
             recipes,
+            receipts,
             provisioner,
             hpke_config_list,
             hpke_cache_control: HeaderValue::try_from(max_age)
@@ -229,8 +236,30 @@ impl Aggregator {
             let aggregator = Arc::clone(self);
             server.add_loop("recipes", |shutdown| recipes::run(aggregator, shutdown));
         }
+        if self.receipts.is_some() {
+            let (aggregator, store) = (Arc::clone(self), Arc::clone(&store));
+            server.add_loop("receipts", |shutdown| receipts::run(aggregator, store, shutdown));
+        }
         let aggregator = Arc::clone(self);
         server.add_loop("upkeep", |shutdown| upkeep::run(aggregator, store, shutdown));
+    }
+
+    /// What the release of a batch owes the public log, if this aggregator writes receipts.
+    pub(crate) fn released(
+        &self,
+        task: &ServedTask,
+        selector: &BatchSelector,
+        batch: &BucketAggregate,
+    ) -> Result<Option<Released>, Fault> {
+        match &self.receipts {
+            Some(receipts) => receipts.released(task, selector, batch),
+            None => Ok(None),
+        }
+    }
+
+    /// Has the receipt of a release sent.
+    pub(crate) fn send_receipts(&self) {
+        self.receipts.iter().for_each(Receipts::wake);
     }
 
     /// Records that the store failed in one of the loops.

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error};
+use sotto_crypto::note::NoteKey;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::sources::ConnectionRule;
 use sotto_protocol::taskprov::TaskprovPolicy;
@@ -389,6 +390,9 @@ settings! {
         /// Releases batches before their interval is over, and half a day more. For tests: who sees
         /// when a batch is full, and who has just sent something, knows who answered.
         ["insecure_early_release"] pub insecure_early_release: bool,
+        /// Writes a receipt of every release into the log: recipe, interval, and the number of reports
+        /// rounded down to a power of two. A log that is away never delays a release.
+        ["receipts"] pub receipts: Option<ReceiptsTable>,
         [hidden] pub moved: MovedSecrets,
         /// The aggregators with which this one serves recipes: helpers at a leader, leaders at a
         /// helper. A recipe whose other aggregator is not listed, at exactly this URL, is not
@@ -396,6 +400,19 @@ settings! {
         ["peers", required] pub peers: Vec<RecipePeerTable>,
         /// The authors whose recipes are served. At least one.
         ["authors", required] pub authors: Vec<RecipeAuthorTable>,
+    }
+}
+
+settings! {
+    /// How an aggregator writes receipts, as it is written in the file.
+    #[derive(Debug)]
+    pub struct ReceiptsTable {
+        /// The file of the key that signs receipts (`sotto keys signer`), with the operator's name.
+        /// Make one for this purpose: name it in the operator's key set (`sotto keys publish
+        /// --receipt-key`), and give its line to the log's operator, who must list it.
+        ["key", required "\"leader-receipts.key\""] pub key: PathBuf,
+        /// Where the log takes entries. Unless set, where its files are.
+        ["log_url", example "\"https://log.example/\""] pub log_url: Option<String>,
     }
 }
 
@@ -477,6 +494,17 @@ pub struct RecipesConfig {
     pub poll: Duration,
     /// Releases batches before their time, for tests.
     pub insecure_early_release: bool,
+    /// Writes receipts of releases.
+    pub receipts: Option<ReceiptsConfig>,
+}
+
+/// How an aggregator writes receipts of releases.
+#[derive(Debug)]
+pub struct ReceiptsConfig {
+    /// Signs them. It has the operator's name.
+    pub key: NoteKey,
+    /// Where the log takes entries.
+    pub log_url: String,
 }
 
 /// The other aggregator of recipes.

@@ -57,6 +57,10 @@ pub(crate) enum Concern {
     GatewayKeyMissing,
     /// None of the gateway's keys is in its operator's newest logged key set.
     GatewayKeysUnlogged,
+    /// The key that signs receipts is not in the operator's newest logged key set.
+    ReceiptKeyUnlogged,
+    /// Receipts of releases are due, and the public log does not accept them.
+    ReceiptsOwed,
     /// An issuer does not answer the attester.
     IssuerUnreachable,
     /// The attester does not use an issuer: its directory is invalid, or its windows are too long.
@@ -83,6 +87,8 @@ pub(crate) enum StoreWork {
     Forget,
     /// Stores recipes, and what their log has committed to.
     Learn,
+    /// Numbers receipts, and records which are sent.
+    Receipts,
 }
 
 impl StoreWork {

@@ -17,6 +17,7 @@ mod admin;
 mod aggregator;
 mod attester;
 mod auth;
+mod backoff;
 mod config;
 mod environment;
 mod error;
@@ -36,6 +37,7 @@ mod peer;
 mod pool;
 mod problem;
 mod provision;
+mod receipts;
 mod recipes;
 mod relay;
 mod rotating;
@@ -55,8 +57,8 @@ pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
     AggregationConfig, AggregatorFile, BodyLimits, ConnectionLimits, HelperConfig, HelperFile,
     HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, Moved, MovedSecrets,
-    RecipeAuthor, RecipeAuthorTable, RecipePeer, RecipePeerTable, RecipesConfig, RecipesTable,
-    ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
+    ReceiptsConfig, ReceiptsTable, RecipeAuthor, RecipeAuthorTable, RecipePeer, RecipePeerTable,
+    RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
 };
 pub use environment::Environment;
 pub use error::{BindError, RunError, TaskRefused};

@@ -7,7 +7,6 @@
 //! what the answer of a witness means.
 
 mod add;
-mod backoff;
 mod config;
 mod files;
 mod folder;

@@ -23,7 +23,9 @@ use metrics::{Counter, Gauge};
 use sotto_protocol::admission::Admitted;
 use sotto_store::{StoreError, StoredTask, TaskStore};
 use sotto_wire::recipe::Recipe;
-use sotto_wire::{Decode, EntryId, HpkeConfig, Role, TaskConfiguration, TaskId, taskprov};
+use sotto_wire::{
+    Decode, EntryId, HpkeConfig, PublicKey, Role, TaskConfiguration, TaskId, taskprov,
+};
 use tokio::sync::{Notify, watch};
 
 use self::fetch::LogClient;
@@ -55,6 +57,8 @@ pub(crate) struct RecipesContext {
     pub(crate) hpke_configs: Vec<HpkeConfig>,
     /// Those of the server's gateway, if it has one.
     pub(crate) gateway_keys: Option<Arc<GatewayKeys>>,
+    /// The key that signs receipts, if there is one.
+    pub(crate) receipt_key: Option<PublicKey>,
     pub(crate) health: Arc<Health>,
     pub(crate) environment: Environment,
 }
@@ -206,6 +210,10 @@ impl Recipes {
         keys::check(health, &self.context.hpke_configs, newest);
         if let Some(keys) = &self.context.gateway_keys {
             keys::check_gateway(health, &keys.configs(), newest);
+        }
+        if let Some(key) = &self.context.receipt_key {
+            let RecipesConfig { trust, operator, .. } = &self.membership.config;
+            keys::check_receipt_key(health, key, trust.operator(operator), newest);
         }
         let mut reasons = BTreeMap::new();
         for (id, verdict) in &reading.recipes {

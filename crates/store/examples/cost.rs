@@ -193,7 +193,7 @@ fn helper(store: &SqliteStore, scope: ReplayScope, reports: usize) {
     let batch = BatchSelector::TimeInterval(Interval::bucket(TIME).unwrap());
     let expected = (reports as u64 / JOB_REPORTS as u64 * JOB_REPORTS as u64, [0; 32]);
     measure(&mut totals[3], || {
-        let collected = store.collect_batch(TASK, batch, expected, [9; 32], Vec::new());
+        let collected = store.collect_batch(TASK, batch, expected, [9; 32], Vec::new().into());
         assert_eq!(block_on(collected).unwrap(), Committed::Done);
         let purged = scope == ReplayScope::Bucket;
         while purged && block_on(store.report_ids()).unwrap() > 0 {

@@ -5,6 +5,7 @@
 mod collections;
 mod helper;
 mod leader;
+mod receipts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -20,12 +21,13 @@ use sotto_wire::{
     BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Interval, Query, ReportId, TaskId, Time,
 };
 
+use self::receipts::StoredReceipt;
 use crate::clock::monotonic;
 use crate::hold::Hold;
 use crate::outcome::aggregated;
 use crate::{
-    Clock, CollectionState, Counters, Lease, Load, LogCheckpoint, Result, StoreError, StoredTask,
-    TaskStore, Turn,
+    Clock, CollectionState, Counters, Lease, Load, LogCheckpoint, OwedReceipts, Result, StoreError,
+    StoredTask, TaskStore, Turn,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -91,6 +93,8 @@ struct State {
     next_requeued: u64,
     jobs: BTreeMap<u64, Job>,
     collections: BTreeMap<u64, Collection>,
+    /// In the order of release.
+    receipts: Vec<StoredReceipt>,
     next_job: u64,
     next_fence: u64,
 }
@@ -345,11 +349,21 @@ impl TaskStore for MemoryStore {
         state.requeued.retain(|_, requeued| requeued.task_id != task_id);
         state.jobs.retain(|_, job| job.task_id != task_id);
         state.collections.retain(|_, collection| collection.task_id != task_id);
+        state.forget_sent(task_id);
         Ok(())
     }
 
     async fn forgotten_tasks(&self) -> Result<Vec<TaskId>> {
         Ok(self.lock().tombstones.iter().copied().collect())
+    }
+
+    async fn next_receipts(&self, now: Moment) -> Result<OwedReceipts> {
+        Ok(self.lock().next_receipts(now))
+    }
+
+    async fn receipt_sent(&self, task_id: TaskId, number: u64) -> Result<()> {
+        self.lock().receipt_sent(task_id, number);
+        Ok(())
     }
 
     async fn counters(&self, task_id: TaskId) -> Result<Counters> {

@@ -32,6 +32,7 @@ mod log;
 mod public_log;
 mod ranges;
 mod reader;
+mod receipts;
 mod recovery;
 pub(crate) mod schema;
 mod tasks;

@@ -33,7 +33,7 @@ use sotto_protocol::log::sequence::{self, LogState, NewEntry, sequence};
 use sotto_protocol::log::witnessing::{Cosigned, Halt};
 use sotto_protocol::log::{CHECKPOINT_PATH, Reader, ReaderError, first, tiles};
 use sotto_wire::tlog::tile::TILE_WIDTH;
-use sotto_wire::{Entry, EntryId, FormatError, Note, TreeHash};
+use sotto_wire::{Entry, EntryId, FormatError, Note, Recipe, TreeHash};
 
 pub use disk::{DiskOp, DiskWatch, Step};
 pub use fetch::FolderFetch;
@@ -92,8 +92,8 @@ pub enum Placed {
     New(u64),
     /// Already in the log, at this index.
     Known(u64),
-    /// Not appended: its author has another recipe with this name, or its operator has a key set
-    /// with this or a higher sequence number.
+    /// Not appended: its author has another recipe with this name, or its operator has a key set or
+    /// a receipt with this or a higher sequence number.
     Outdated,
 }
 
@@ -400,6 +400,15 @@ impl Held for LogDir {
     fn index_of(&self, id: &EntryId) -> Result<Option<u64>, LogDirError> {
         self.sure()?;
         Ok(self.index.find(id)?)
+    }
+
+    fn recipe(&self, id: &EntryId) -> Result<Option<Recipe>, LogDirError> {
+        let (Some(index), Some(pending)) = (self.index_of(id)?, &self.pending) else {
+            return Ok(None);
+        };
+        let mut reader = Reader::new(FolderFetch::new(&self.public));
+        let entry = Entry::parse(&reader.entry(index, &pending.checkpoint)?)?;
+        Ok(entry.recipe().cloned())
     }
 
     fn last_rank(&self, subject: &[u8; 32]) -> Result<Option<u64>, LogDirError> {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use sotto_protocol::helper::HelperOutcome;
 use sotto_protocol::leader::aggregate::{FormedJobs, LeaderOutcome};
 use sotto_protocol::leader::unfinished::Unfinished;
+use sotto_protocol::receipt::Released;
 use sotto_protocol::{Bucket, BucketAggregate, Digest, Moment, Rejection, Rejections, ReplayScope};
 use sotto_wire::{
     BatchId, BatchSelector, CollectionJobId, HpkeConfigId, Interval, JobState, Query, ReportId,
@@ -252,6 +253,42 @@ pub enum Closing {
     },
 }
 
+/// What an aggregator commits when it releases a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// The encoded message that hands out the share.
+    pub response: Vec<u8>,
+    /// What the aggregator owes the public log from then on, if it writes receipts.
+    pub receipt: Option<Released>,
+}
+
+/// A release without a receipt.
+impl From<Vec<u8>> for Release {
+    fn from(response: Vec<u8>) -> Self {
+        Self { response, receipt: None }
+    }
+}
+
+/// A receipt that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwedReceipt {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its number among those of the task, from 1.
+    pub number: u64,
+    /// What it says.
+    pub released: Released,
+}
+
+/// What [`TaskStore::next_receipts`] returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwedReceipts {
+    /// How many are due and not sent.
+    pub count: u64,
+    /// The next one of each task that has any.
+    pub next: Vec<OwedReceipt>,
+}
+
 /// The result of a helper's commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
@@ -354,6 +391,14 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The tasks that were ever forgotten. They must never be served again, whatever the clock says:
     /// without their ids and buckets, their reports could count twice.
     async fn forgotten_tasks(&self) -> Result<Vec<TaskId>>;
+
+    /// The receipts to send at this time: of each task the one that was returned last, until it is
+    /// sent, and then the one that has been due for longest. Gives it its number, durably: the same
+    /// receipt always has the same number. Receipts outlive their task, until they are sent.
+    async fn next_receipts(&self, now: Moment) -> Result<OwedReceipts>;
+
+    /// Records that the public log has this receipt. Repeating it changes nothing.
+    async fn receipt_sent(&self, task_id: TaskId, number: u64) -> Result<()>;
 
     /// Totals of a task.
     async fn counters(&self, task_id: TaskId) -> Result<Counters>;
@@ -467,9 +512,10 @@ pub trait LeaderStore: TaskStore {
     /// added, later ones are not. Durable; repeat it until `Drained`, which then stays the same.
     async fn close_batch(&self, lease: Lease, min_batch_size: u64) -> Result<Closing>;
 
-    /// Stores the response, marks the batch collected permanently, and deletes its shares and those
-    /// report ids whose scope is one of its buckets. A repeated call is [`StoreError::Fenced`].
-    async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()>;
+    /// Stores the response and the receipt, marks the batch collected permanently, and deletes its
+    /// shares and those report ids whose scope is one of its buckets. A repeated call is
+    /// [`StoreError::Fenced`].
+    async fn finish_collection(&self, lease: Lease, release: Release) -> Result<()>;
 
     /// Ends a collection job without a result. A batch that was closed stays closed.
     async fn fail_collection(&self, lease: Lease, problem: String, detail: String) -> Result<()>;
@@ -508,16 +554,16 @@ pub trait HelperStore: TaskStore {
     /// The batch that a selector names.
     async fn batch(&self, task_id: TaskId, selector: BatchSelector) -> Result<Batch>;
 
-    /// Marks a batch collected permanently, stores the response, and deletes the shares, the stored
-    /// responses of its jobs and those report ids whose scope is one of its buckets. Does all this
-    /// only if the batch still has this count and checksum and no part of it was collected;
-    /// otherwise returns [`Committed::Conflict`].
+    /// Marks a batch collected permanently, stores the response and the receipt, and deletes the
+    /// shares, the stored responses of its jobs and those report ids whose scope is one of its
+    /// buckets. Does all this only if the batch still has this count and checksum and no part of it
+    /// was collected; otherwise returns [`Committed::Conflict`].
     async fn collect_batch(
         &self,
         task_id: TaskId,
         selector: BatchSelector,
         expected: (u64, [u8; 32]),
         digest: Digest,
-        response: Vec<u8>,
+        release: Release,
     ) -> Result<Committed>;
 }

@@ -18,6 +18,7 @@ mod helper_batches;
 mod jobs;
 mod leader_selected;
 mod model;
+mod receipts;
 mod replays;
 mod requeues;
 mod tasks;

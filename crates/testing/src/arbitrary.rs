@@ -1,4 +1,5 @@
-//! Arbitrary recipes, key sets and results that keep the rules of the format, for property tests.
+//! Arbitrary recipes, key sets, results and receipts that keep the rules of the format, for property
+//! tests.
 //!
 //! Expressions have the right type for their query and read only declared attributes. The VDAF is
 //! of the kind of the query, with a chunk length that is within bounds but not the best one, which
@@ -9,16 +10,17 @@ use std::collections::BTreeMap;
 use rand_core::Rng;
 
 use sotto_wire::limits::{
-    MAX_BUCKETS, MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN,
-    MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_TOKEN_KEY_LEN,
+    MAX_BUCKETS, MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECEIPTS, MAX_RECIPE_LIFE_S,
+    MAX_RECIPE_NAME_LEN, MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_TOKEN_KEY_LEN,
 };
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
     FORMAT_VERSION, KeySet, Parties, PopulationResult, Privacy, Probability, PublicKey, Query,
-    Randomizer, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who,
+    Randomizer, Receipt, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who,
 };
 use sotto_wire::{
-    BatchMode, EntryId, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId, KeyName,
+    BatchId, BatchMode, EntryId, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId,
+    KeyName, Role,
 };
 
 /// Two public keys for tokens, as an [`EndorsedKey`] holds them.
@@ -88,6 +90,7 @@ pub fn key_set(rng: &mut dyn Rng) -> KeySet {
         gateway_configs,
         encapsulation_configs,
         url: chance(2, rng).then(|| url(rng)),
+        receipt_key: chance(2, rng).then(|| PublicKey::new(bytes(rng))),
     }
 }
 
@@ -103,6 +106,22 @@ pub fn population_result(rng: &mut dyn Rng) -> PopulationResult {
         measured_at: number(0, MAX_INTEGER, rng),
         leader: signer("leader.example/", rng),
         helper: signer("helper.example/", rng),
+    }
+}
+
+/// An arbitrary receipt.
+pub fn receipt(rng: &mut dyn Rng) -> Receipt {
+    let start = number(0, MAX_INTEGER - MAX_RECIPE_LIFE_S, rng);
+    Receipt {
+        version: FORMAT_VERSION,
+        recipe: entry_id(rng),
+        operator: signer("operator.example/", rng),
+        role: *pick(&[Role::Leader, Role::Helper], rng),
+        seq: number(1, MAX_RECEIPTS, rng),
+        start,
+        end: start + number(1, MAX_RECIPE_LIFE_S, rng),
+        count: Receipt::rounded(number(1, MAX_INTEGER, rng)),
+        batch: chance(2, rng).then(|| BatchId::new(bytes(rng))),
     }
 }
 

@@ -20,9 +20,10 @@ use sotto_wire::{
     AggregationJobId, AggregationJobInitReq, AggregationJobResp, BatchId, BatchMode, BatchSelector,
     CollectionJobId, CollectionJobReq, CollectionJobResp, Decode, Encode, Entry, EntryId,
     Extensions, HpkeCiphertext, HpkeConfig, HpkeConfigList, Interval, KeySet, MediaType,
-    PlaintextInputShare, PopulationResult, ProblemType, Query, Recipe, Report, ReportError,
-    ReportId, ReportMetadata, ReportShare, ReportUploadStatus, TaskConfiguration, TaskId,
-    TlogPolicy, UploadErrors, UploadRequest, Url, VerifyContinue, VerifyInit, VerifyResp, taskprov,
+    PlaintextInputShare, PopulationResult, ProblemType, Query, Receipt, Recipe, Report,
+    ReportError, ReportId, ReportMetadata, ReportShare, ReportUploadStatus, TaskConfiguration,
+    TaskId, TlogPolicy, UploadErrors, UploadRequest, Url, VerifyContinue, VerifyInit, VerifyResp,
+    taskprov,
 };
 
 /// One decoder.
@@ -181,6 +182,7 @@ pub const DECODERS: &[Decoder] = &[
     json!("recipe", Recipe),
     json!("key_set", KeySet),
     json!("population_result", PopulationResult),
+    json!("receipt", Receipt),
     json!("token_key_request", TokenKeyRequest),
     Decoder {
         name: "entry",

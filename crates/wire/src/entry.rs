@@ -1,4 +1,4 @@
-//! Entries of the log: signed notes that contain one recipe, key set or result.
+//! Entries of the log: signed notes that contain one recipe, key set, result or receipt.
 //!
 //! The text of the note is `sotto.<kind>/v1` and the canonical JSON, one line each, and nothing
 //! else. Entry and content are different things: the log hashes the whole note as a leaf, including
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use sha2::{Digest, Sha256};
 
 use crate::limits::MAX_ENTRY_LEN;
-use crate::recipe::{KeySet, PopulationResult, Recipe};
+use crate::recipe::{KeySet, PopulationResult, Receipt, Recipe};
 use crate::{FormatError, Note};
 
 /// What an entry holds.
@@ -23,11 +23,13 @@ pub enum EntryKind {
     KeySet,
     /// A certified population, signed by two operators.
     Result,
+    /// What an aggregator released, signed by its operator.
+    Receipt,
 }
 
 impl EntryKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Recipe, Self::KeySet, Self::Result];
+    pub const ALL: [Self; 4] = [Self::Recipe, Self::KeySet, Self::Result, Self::Receipt];
 
     /// The name in the first line of an entry.
     pub const fn as_str(self) -> &'static str {
@@ -35,6 +37,7 @@ impl EntryKind {
             Self::Recipe => "recipe",
             Self::KeySet => "key_set",
             Self::Result => "result",
+            Self::Receipt => "receipt",
         }
     }
 
@@ -44,6 +47,7 @@ impl EntryKind {
             Self::Recipe => "sotto.recipe/v1",
             Self::KeySet => "sotto.key_set/v1",
             Self::Result => "sotto.result/v1",
+            Self::Receipt => "sotto.receipt/v1",
         }
     }
 }
@@ -124,6 +128,8 @@ pub enum EntryContent {
     KeySet(KeySet),
     /// A certified population.
     Result(PopulationResult),
+    /// What an aggregator released.
+    Receipt(Receipt),
 }
 
 /// An entry of the log. Its content follows the rules of its format; its signatures are not yet
@@ -153,6 +159,7 @@ impl Entry {
             EntryKind::Recipe => EntryContent::Recipe(Box::new(Recipe::parse(json.as_bytes())?)),
             EntryKind::KeySet => EntryContent::KeySet(KeySet::parse(json.as_bytes())?),
             EntryKind::Result => EntryContent::Result(PopulationResult::parse(json.as_bytes())?),
+            EntryKind::Receipt => EntryContent::Receipt(Receipt::parse(json.as_bytes())?),
         };
         let id = EntryId::of(json.as_bytes());
         Ok(Self { note, kind, content, id })
@@ -198,6 +205,14 @@ impl Entry {
     pub fn result(&self) -> Option<&PopulationResult> {
         match &self.content {
             EntryContent::Result(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// The receipt, if it holds one.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        match &self.content {
+            EntryContent::Receipt(receipt) => Some(receipt),
             _ => None,
         }
     }

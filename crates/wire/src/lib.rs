@@ -72,7 +72,8 @@ pub use note::{KeyName, KeyType, Note, NoteSignature, VerifierKey};
 pub use opaque::{AggParam, Opaque, Payload, PublicShare};
 pub use problem::{PROBLEM_MEDIA_TYPE, ProblemType, URN_PREFIX};
 pub use recipe::{
-    AttributeName, AttributeType, KeySet, PopulationResult, Probability, PublicKey, Recipe, Signer,
+    AttributeName, AttributeType, KeySet, PopulationResult, Probability, PublicKey, Receipt,
+    Recipe, Signer,
 };
 #[cfg(feature = "authoring")]
 pub use recipe::{AuthoringError, RecipeDraft};

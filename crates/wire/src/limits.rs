@@ -141,6 +141,10 @@ pub const MAX_ENDPOINT_LEN: usize = 2_048;
 /// still name.
 pub const MAX_KEY_SET_CONFIGS: usize = 16;
 
+/// The most receipts of one operator for one recipe: a release every hour of the longest life, and
+/// some more. Every device reads the whole log, so nobody may fill it.
+pub const MAX_RECEIPTS: u64 = 10_000;
+
 /// The shortest SubjectPublicKeyInfo of a token key: a 2,048-bit RSA modulus alone takes 256 bytes.
 pub const MIN_TOKEN_KEY_LEN: usize = 256;
 

@@ -14,6 +14,7 @@ mod check;
 mod key_set;
 mod population_result;
 mod randomizer;
+mod receipt;
 mod scalar;
 mod tokens;
 
@@ -32,6 +33,7 @@ pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
 pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
 pub use randomizer::Randomizer;
+pub use receipt::{RECEIPT_SCHEMA, Receipt};
 pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};
 pub use tokens::{
     EndorsedKey, TOKEN_KEY_HEADER, TOKEN_KEY_REQUEST_HEADER, TokenKeyRequest, TokenKeyStatement,
@@ -42,7 +44,7 @@ pub use tokens::{
 /// express it.
 pub const RECIPE_SCHEMA: &str = include_str!("../schema/recipe-v1.schema.json");
 
-/// The version of the format of recipes, key sets and results.
+/// The version of the format of recipes, key sets, results and receipts.
 pub const FORMAT_VERSION: u64 = 1;
 
 /// What devices are asked, by whom, and how the answers are protected.

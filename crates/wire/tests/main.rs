@@ -7,6 +7,7 @@ mod bhttp;
 mod fuzz_targets;
 mod must_fail;
 mod ohttp;
+mod receipt;
 mod recipe;
 mod recipe_entry;
 mod recipe_tokens;

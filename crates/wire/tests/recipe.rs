@@ -9,10 +9,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECIPE_SCHEMA};
+use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECEIPT_SCHEMA, RECIPE_SCHEMA};
 use sotto_wire::{
     EntryId, FormatError, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId, KeySet,
-    PopulationResult, Recipe,
+    PopulationResult, Receipt, Recipe,
 };
 
 fn schema(text: &str) -> jsonschema::Validator {
@@ -50,8 +50,9 @@ fn arbitrary_recipes_come_back_from_toml_and_json_and_fit_the_schema() {
 }
 
 #[test]
-fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
+fn arbitrary_key_sets_results_and_receipts_come_back_and_fit_their_schemas() {
     let (key_sets, results) = (schema(KEY_SET_SCHEMA), schema(POPULATION_RESULT_SCHEMA));
+    let receipts = schema(RECEIPT_SCHEMA);
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     for _ in 0..1_000 {
         let key_set = arbitrary::key_set(&mut rng);
@@ -70,6 +71,12 @@ fn arbitrary_key_sets_and_results_come_back_and_fit_their_schemas() {
         assert_eq!(PopulationResult::parse(&result.to_json()), Ok(result.clone()));
         assert_eq!(result.id(), EntryId::of(&result.to_json()));
         assert!(results.is_valid(&value(&result.to_json())));
+
+        let receipt = arbitrary::receipt(&mut rng);
+        receipt.check().unwrap();
+        assert_eq!(Receipt::parse(&receipt.to_json()), Ok(receipt.clone()));
+        assert_eq!(receipt.id(), EntryId::of(&receipt.to_json()));
+        assert!(receipts.is_valid(&value(&receipt.to_json())));
     }
 }
 
@@ -156,7 +163,7 @@ fn every_group_of_a_recipe_changes_its_id() {
 }
 
 #[test]
-fn every_field_of_key_sets_and_results_changes_their_ids() {
+fn every_field_of_key_sets_results_and_receipts_changes_their_ids() {
     let mut rng = ChaCha20Rng::seed_from_u64(7);
     for _ in 0..20 {
         let key_set = arbitrary::key_set(&mut rng).to_json();
@@ -164,6 +171,9 @@ fn every_field_of_key_sets_and_results_changes_their_ids() {
         let result = arbitrary::population_result(&mut rng).to_json();
         let schema = schema(POPULATION_RESULT_SCHEMA);
         mutate_all(&result, &schema, PopulationResult::parse, PopulationResult::id);
+        let receipt = arbitrary::receipt(&mut rng).to_json();
+        let schema = self::schema(RECEIPT_SCHEMA);
+        mutate_all(&receipt, &schema, Receipt::parse, Receipt::id);
     }
 }
 

@@ -34,7 +34,7 @@ fn entries_come_back() {
         assert_eq!(entry.json().as_bytes(), json);
         assert_eq!(entry.id(), recipe.id());
         assert_eq!(entry.recipe(), Some(&recipe));
-        assert_eq!((entry.key_set(), entry.result()), (None, None));
+        assert_eq!((entry.key_set(), entry.result(), entry.receipt()), (None, None, None));
         assert_eq!(entry.to_bytes(), bytes);
         // Another signature gives another entry with the same id.
         let again = signed(entry.note().text(), &["a.example", "b.example"]);
@@ -50,6 +50,11 @@ fn entries_come_back() {
         let bytes = signed(&Entry::text(EntryKind::Result, text(&result.to_json())), &["l", "h"]);
         let entry = Entry::parse(&bytes).unwrap();
         assert_eq!((entry.result(), entry.id()), (Some(&result), result.id()));
+
+        let receipt = arbitrary::receipt(&mut rng);
+        let bytes = signed(&Entry::text(EntryKind::Receipt, text(&receipt.to_json())), &["o"]);
+        let entry = Entry::parse(&bytes).unwrap();
+        assert_eq!((entry.receipt(), entry.id()), (Some(&receipt), receipt.id()));
     }
 }
 
@@ -63,6 +68,7 @@ fn other_notes_are_no_entries() {
         format!("sotto.recipe/v2\n{json}\n"),
         format!("sotto.key_set/v1\n{json}\n"),
         format!("sotto.result/v1\n{json}\n"),
+        format!("sotto.receipt/v1\n{json}\n"),
         format!("sotto.series/v1\n{json}\n"),
         format!("Sotto.recipe/v1\n{json}\n"),
         format!("sotto.recipe/v1 \n{json}\n"),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 use sotto_crypto::hpke::usable;
@@ -10,7 +10,7 @@ use sotto_crypto::note::{self, NoteKey};
 use sotto_protocol::trust::Trust;
 use sotto_protocol::{MAX_CLOCK_SKEW_S, Moment};
 use sotto_wire::recipe::FORMAT_VERSION;
-use sotto_wire::{EntryKind, KeySet};
+use sotto_wire::{EntryKind, KeyName, KeySet, KeyType, PublicKey, VerifierKey};
 
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
@@ -54,6 +54,10 @@ pub(super) struct PublishArgs {
     /// configuration. Devices and aggregators refuse a recipe that names this operator elsewhere.
     #[arg(long, value_name = "URL", requires = "hpke_key")]
     url: Option<String>,
+    /// The public key with which the aggregator signs receipts of releases (`sotto keys signer` prints
+    /// it).
+    #[arg(long, value_name = "VKEY", requires = "url")]
+    receipt_key: Option<VerifierKey>,
     /// Publish a set without gateway keys even though the last one had some. Devices then stop
     /// sending to this operator.
     #[arg(long, conflicts_with = "gateway_key")]
@@ -99,6 +103,7 @@ struct Published<'a> {
     gateway_keys: usize,
     encapsulation_keys: usize,
     url: Option<&'a str>,
+    receipt_key: Option<PublicKey>,
 }
 
 impl PublishArgs {
@@ -124,6 +129,13 @@ impl PublishArgs {
                 return Err(anyhow!(problem)).hint("make one with `sotto keys new` and add it");
             }
             output.warning(problem);
+        }
+        let had_receipt_key = last.as_ref().is_some_and(|last| last.receipt_key.is_some());
+        if had_receipt_key && set.receipt_key.is_none() {
+            output.warning(
+                "the last key set names a key for receipts: without --receipt-key, auditors ignore the \
+                 receipts that it signs",
+            );
         }
         if let Some(old) =
             last.and_then(|last| last.url).filter(|old| set.url.as_ref() != Some(old))
@@ -155,6 +167,7 @@ impl PublishArgs {
                 gateway_keys: set.gateway_configs.as_ref().map_or(0, Vec::len),
                 encapsulation_keys: set.encapsulation_configs.as_ref().map_or(0, Vec::len),
                 url: set.url.as_deref(),
+                receipt_key: set.receipt_key,
             })?;
         } else {
             output.line(entry.id())?;
@@ -182,6 +195,9 @@ impl PublishArgs {
         if not_after <= now()?.0 {
             return Err(anyhow!("--not-after is in the past"));
         }
+        let receipt_key = self.receipt_key.as_ref();
+        let receipt_key =
+            receipt_key.map(|key| self::receipt_key(key, signer.name())).transpose()?;
         let set = KeySet {
             version: FORMAT_VERSION,
             operator: signer_file::public(signer),
@@ -192,6 +208,7 @@ impl PublishArgs {
             gateway_configs: optional_texts(&self.gateway_key)?,
             encapsulation_configs: optional_texts(&self.encapsulation_key)?,
             url: self.url.clone(),
+            receipt_key,
         };
         set.check()?;
 
@@ -213,6 +230,17 @@ impl PublishArgs {
         }
         Ok(set)
     }
+}
+
+/// The key that signs receipts. Its name is the operator's.
+fn receipt_key(key: &VerifierKey, operator: &KeyName) -> Result<PublicKey> {
+    ensure!(key.key_type() == KeyType::Ed25519, "--receipt-key is the key of a witness");
+    ensure!(
+        key.name() == operator,
+        "--receipt-key is the key of {}, not of {operator}",
+        key.name()
+    );
+    Ok(PublicKey::new(*key.public_key()))
 }
 
 /// Like [`config_texts`], for optional keys: `None` if there are none.
@@ -332,6 +360,7 @@ mod tests {
             gateway_configs: None,
             encapsulation_configs: None,
             url: None,
+            receipt_key: None,
         }
     }
 

@@ -25,11 +25,12 @@ pub(super) struct ListArgs {
     /// Only entries whose author's or operator's name contains this text.
     #[arg(long, value_name = "TEXT")]
     author: Option<String>,
-    /// Only recipes whose name contains this text, or key sets by number, or results by predicate.
+    /// Only recipes whose name contains this text, or key sets by number, or results by predicate, or
+    /// receipts by the id of their recipe.
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
     /// Only entries of this kind.
-    #[arg(long, value_parser = ["recipe", "key_set", "result"])]
+    #[arg(long, value_parser = ["recipe", "key_set", "result", "receipt"])]
     kind: Option<String>,
     /// Only entries that became public at this time or later.
     #[arg(long, value_name = "TIME")]
@@ -110,8 +111,13 @@ impl ListArgs {
             let since = since.as_deref().unwrap_or("-");
             let author = about.author.as_deref().unwrap_or_default();
             let name = about.name.as_deref().unwrap_or_default();
+            // An id is long: its beginning finds it again.
+            let shown = if about.release.is_some() { name.get(..12).unwrap_or(name) } else { name };
             let head = format!("{index:>5}  {since:<20}  {kind:<7}  ");
-            output.entry(head, format!("{name}  by {author}"))?;
+            output.entry(head, format!("{shown}  by {author}"))?;
+            if let Some(release) = &about.release {
+                output.entry("       ", release.words())?;
+            }
         }
         output.remark(format!("{} of {size} entries", lines.len()));
         if parsed < size {

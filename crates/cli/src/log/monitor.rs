@@ -3,6 +3,7 @@
 mod events;
 mod hook;
 mod keys;
+mod releases;
 mod state;
 
 use std::path::PathBuf;
@@ -140,16 +141,22 @@ impl MonitorArgs {
             return Ok(report);
         }
         report.check_witnesses(&newest.note, trust, now()?);
+        // What is in the tree was public when a quorum had cosigned it.
+        let time_s = match note::quorum(&newest.note, trust.policy()) {
+            Ok(time) => time.proven,
+            Err(_) => now()?.0,
+        };
         let mut next = state.clone();
         let bar = output.bar("entries", newest.tree.size.saturating_sub(next.size()));
         while next.size() < newest.tree.size {
             let end = newest.tree.size.min(next.size().saturating_add(STEP));
             for entry in reader.entries(next.size()..end, &newest.tree)? {
-                next.read_entry(&entry, trust, &mut report);
+                next.read_entry(&entry, trust, time_s, &mut report);
                 bar.inc(1);
             }
         }
         bar.finish_and_clear();
+        next.find_missing(time_s, &mut report);
         next.believe(&newest.note);
         if !self.no_served_keys {
             keys::compare(&next, trust, &self.log.connection, now()?, &mut report)?;

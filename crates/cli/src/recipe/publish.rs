@@ -254,6 +254,6 @@ fn file_name(entry: &Entry) -> (String, &'static str) {
     match entry.recipe() {
         Some(recipe) => (recipe.name.clone(), "recipe"),
         None if entry.kind() == EntryKind::KeySet => (short, "keys"),
-        None => (short, "result"),
+        None => (short, entry.kind().as_str()),
     }
 }

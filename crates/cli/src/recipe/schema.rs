@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECIPE_SCHEMA};
+use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECEIPT_SCHEMA, RECIPE_SCHEMA};
 
 use crate::output::{Outcome, Output};
 
@@ -21,6 +21,8 @@ enum Kind {
     KeySet,
     /// A certified population.
     Result,
+    /// What an aggregator released.
+    Receipt,
 }
 
 impl SchemaArgs {
@@ -29,6 +31,7 @@ impl SchemaArgs {
             Kind::Recipe => RECIPE_SCHEMA,
             Kind::KeySet => KEY_SET_SCHEMA,
             Kind::Result => POPULATION_RESULT_SCHEMA,
+            Kind::Receipt => RECEIPT_SCHEMA,
         };
         output.line(schema.trim_end())?;
         Ok(Outcome::Yes)

@@ -9,8 +9,9 @@ use sotto_protocol::taskprov::TaskprovPolicy;
 use sotto_protocol::trust::Trust;
 use sotto_server::{
     AggregatorFile, AuthToken, GatewayTable, Helper, HelperConfig, HelperFile, HttpFile, Leader,
-    LeaderConfig, LeaderFile, LeaderTables, RecipeAuthor, RecipeAuthorTable, RecipePeer,
-    RecipePeerTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable,
+    LeaderConfig, LeaderFile, LeaderTables, ReceiptsConfig, RecipeAuthor, RecipeAuthorTable,
+    RecipePeer, RecipePeerTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig,
+    TaskprovTable,
 };
 use sotto_store::{SqliteOptions, SqliteStore};
 use sotto_wire::{HttpUrl, KeyType, Role, Url, VerifierKey};
@@ -19,7 +20,7 @@ use super::config::{Bound, RoleFile, Start, load_authorities, load_http};
 use super::{bound, gateway, keyring, tasks};
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, secret_array};
-use crate::{private_file, trust_file};
+use crate::{private_file, signer_file, trust_file};
 
 impl RoleFile for LeaderFile {
     const ROLE: &'static str = "leader";
@@ -156,6 +157,10 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
     ensure!(!table.authors.is_empty(), "no author is listed under [[recipes.authors]]");
     let trust = trust_file::read(&table.trust)?;
     let log_url = table.log_url.clone().map_or_else(|| log_url(&trust), Ok)?;
+    let receipts = table.receipts.as_ref().map(|table| {
+        let log_url = table.log_url.as_ref().unwrap_or(&log_url).clone();
+        anyhow::Ok(ReceiptsConfig { key: signer_file::read(&table.key)?, log_url })
+    });
     Ok(RecipesConfig {
         operator: table.operator.parse().context("operator")?,
         public_url: public_url.to_owned(),
@@ -165,6 +170,7 @@ fn recipes(table: &RecipesTable, role: Role, public_url: Option<&str>) -> Result
         authors: table.authors.iter().map(|table| author(table, role)).collect::<Result<_>>()?,
         poll: table.poll,
         insecure_early_release: table.insecure_early_release,
+        receipts: receipts.transpose().context("receipts")?,
         trust,
     })
 }

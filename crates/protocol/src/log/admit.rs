@@ -9,15 +9,17 @@ use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
 use sotto_crypto::note;
-use sotto_wire::{Entry, EntryContent, EntryId, PublicKey, Signer};
+use sotto_wire::{Entry, EntryContent, EntryId, PublicKey, Receipt, Recipe, Role, Signer};
 
-/// What an entry is about: (author, recipe name), or an operator's keys. Of two entries with the
-/// same subject the log accepts the second only if its rank is higher.
+/// What an entry is about: (author, recipe name), an operator's keys, or an operator's releases of
+/// one recipe. Of two entries with the same subject the log accepts the second only if its rank is
+/// higher. A receipt's number is bounded, so this also bounds how many receipts there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// A hash of what the entry is about.
     pub key: [u8; 32],
-    /// 0 for a recipe, so that a name is used only once; the sequence number for a key set.
+    /// 0 for a recipe, so that a name is used only once; the sequence number for a key set or a
+    /// receipt.
     pub rank: u64,
 }
 
@@ -36,6 +38,10 @@ pub fn subject(entry: &Entry) -> Option<Subject> {
             Some(Subject { key: hash(1, &set.operator, name), rank: set.seq })
         }
         EntryContent::Result(_) => None,
+        EntryContent::Receipt(receipt) => {
+            let recipe = receipt.recipe.as_bytes();
+            Some(Subject { key: hash(2, &receipt.operator, recipe), rank: receipt.seq })
+        }
     }
 }
 
@@ -64,6 +70,9 @@ pub trait Held {
 
     /// The index of the entry with this id.
     fn index_of(&self, id: &EntryId) -> Result<Option<u64>, Self::Error>;
+
+    /// The recipe with this id.
+    fn recipe(&self, id: &EntryId) -> Result<Option<Recipe>, Self::Error>;
 
     /// The rank of the last entry with this subject.
     fn last_rank(&self, subject: &[u8; 32]) -> Result<Option<u64>, Self::Error>;
@@ -96,12 +105,18 @@ pub enum Refused {
     /// The name is taken, or the sequence number is not new.
     #[error("{}", Self::OUTDATED)]
     Outdated,
+    /// The recipe of a receipt is not in the log.
+    #[error("the recipe of the receipt is not in this log")]
+    UnknownRecipe,
+    /// The recipe of a receipt names another operator in this role.
+    #[error("the recipe names another operator as its {}", .0.as_str())]
+    OtherOperator(Role),
 }
 
 impl Refused {
-    /// The text for both kinds of entry that can be outdated.
+    /// The text for all kinds of entry that can be outdated.
     const OUTDATED: &str = "the author has another recipe of this name, or the operator a key set \
-                            with this or a higher sequence number";
+                            or a receipt with this or a higher sequence number";
 }
 
 /// Why there is no decision, or why the entry is refused.
@@ -125,6 +140,10 @@ pub fn admit<H: Held>(
     if let Some(index) = held.index_of(&entry.id()).map_err(AdmitError::Held)? {
         return Ok(Admitted::Known(index));
     }
+    if let Some(receipt) = entry.receipt() {
+        let recipe = held.recipe(&receipt.recipe).map_err(AdmitError::Held)?;
+        check_receipt(receipt, recipe.as_ref())?;
+    }
     if let Some(subject) = subject(entry) {
         let last = held.last_rank(&subject.key).map_err(AdmitError::Held)?;
         if last.is_some_and(|last| subject.rank <= last) {
@@ -145,6 +164,7 @@ pub fn check_entry(rules: &AdmissionRules, entry: &Entry) -> Result<(), Refused>
         }
         EntryContent::KeySet(set) => vec![&set.operator],
         EntryContent::Result(result) => vec![&result.leader, &result.helper],
+        EntryContent::Receipt(receipt) => vec![&receipt.operator],
     };
     for signer in &signers {
         if let Signers::Listed(listed) = &rules.signers
@@ -161,4 +181,17 @@ pub fn check_entry(rules: &AdmissionRules, entry: &Entry) -> Result<(), Refused>
         return Err(Refused::ExtraSignature);
     }
     Ok(())
+}
+
+/// Whether a log accepts a receipt, given the recipe that it holds under the receipt's id.
+pub fn check_receipt(receipt: &Receipt, recipe: Option<&Recipe>) -> Result<(), Refused> {
+    let parties = &recipe.ok_or(Refused::UnknownRecipe)?.parties;
+    let named = match receipt.role {
+        Role::Helper => &parties.helper,
+        _ => &parties.leader,
+    };
+    match named.operator == receipt.operator.name {
+        true => Ok(()),
+        false => Err(Refused::OtherOperator(receipt.role)),
+    }
 }

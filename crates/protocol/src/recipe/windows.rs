@@ -85,6 +85,15 @@ pub fn releases(when: &When) -> impl DoubleEndedIterator<Item = Span> {
     })
 }
 
+/// The interval of [`releases`] that contains all of `span`.
+pub fn release_of(when: &When, span: Span) -> Option<Span> {
+    let step = when.max_window_s.max(1);
+    let number = span.start.checked_sub(when.opens)? / step;
+    let start = when.opens.saturating_add(number.saturating_mul(step));
+    let release = Span { start, end: start.saturating_add(step).min(when.closes) };
+    (span.end <= release.end).then_some(release)
+}
+
 /// How many reports an interval is expected to hold, by the clock and the recipe alone: answers are
 /// spread evenly over the life of a recipe.
 pub fn expected_reports(recipe: &Recipe, span: Span) -> f64 {

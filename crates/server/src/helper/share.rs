@@ -9,7 +9,7 @@ use sotto_protocol::helper::{
     ParsedAggregateShareReq, consume_aggregate_share_req, parse_aggregate_share_req,
 };
 use sotto_protocol::{Digest, RequestKind, request_digest};
-use sotto_store::Committed;
+use sotto_store::{Committed, Release};
 use sotto_wire::limits::MAX_AGGREGATE_SHARE_REQ_LEN;
 use sotto_wire::{AggregateShareId, MediaType};
 
@@ -61,22 +61,25 @@ async fn collect(
     for _ in 0..MAX_CONFLICTS {
         let batch = helper.store.batch(*task.id(), selector).await?;
         let (sealing, request) = (Arc::clone(task), Arc::clone(&parsed));
+        let aggregator = Arc::clone(&helper.aggregator);
         let mut rng = helper.aggregator.environment.rng()?;
         let sealed = helper.aggregator.pool.try_run(move || {
             let (aggregate, collected) = (batch.aggregate.as_ref(), batch.collected);
             let task = sealing.aggregator();
-            let sealed =
+            let response =
                 consume_aggregate_share_req(task, &request, aggregate, collected, &mut rng)?;
-            Ok::<_, Failure>(sealed)
+            let receipt = aggregate.map(|batch| aggregator.released(&sealing, &selector, batch));
+            Ok::<_, Failure>(Release { response, receipt: receipt.transpose()?.flatten() })
         });
-        let response = sealed.await??;
-        let stored = response.clone();
+        let release = sealed.await??;
+        let response = release.response.clone();
         let collected =
-            helper.store.collect_batch(*task.id(), selector, expected, digest, stored).await?;
+            helper.store.collect_batch(*task.id(), selector, expected, digest, release).await?;
         helper.aggregator.health.store_worked(StoreWork::Collect);
         match collected {
             Committed::Done => {
                 helper.metrics.shares.collected.increment(1);
+                helper.aggregator.send_receipts();
                 return Ok(response);
             }
             Committed::Already(stored) => {

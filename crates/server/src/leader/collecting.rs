@@ -12,7 +12,7 @@ use sotto_protocol::leader::pacing::JobKind;
 use sotto_protocol::leader::unfinished::Unfinished;
 use sotto_protocol::leader::waits::DRAIN_PAUSE;
 use sotto_protocol::{Abort, BucketAggregate, Failure, RequestKind, request_digest};
-use sotto_store::{Closing, Lease, LeasedCollection, StoreError, Turn};
+use sotto_store::{Closing, Lease, LeasedCollection, Release, StoreError, Turn};
 use sotto_wire::{BatchSelector, ProblemType, TaskId};
 use tokio::sync::Notify;
 
@@ -102,6 +102,7 @@ async fn collect(
         Ok(created) => created,
         Err(error) => return refused(leader, attempt, job.lease, &error).await,
     };
+    let receipt = leader.aggregator.released(task, &selector, &aggregate)?;
     let environment = leader.aggregator.environment.clone();
     let (sealing, collection_request) = (Arc::clone(task), job.request.clone());
     let response = leader.aggregator.pool.run(move || {
@@ -116,7 +117,8 @@ async fn collect(
         .map(|response| (response, created.location))
     });
     let (response, location) = response.await??;
-    leader.store.finish_collection(job.lease, response).await?;
+    leader.store.finish_collection(job.lease, Release { response, receipt }).await?;
+    leader.aggregator.send_receipts();
     leader.metrics.collections.finished.increment(1);
     leader.delete_at_helper(Arc::clone(task), location);
     Ok(())

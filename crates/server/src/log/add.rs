@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use sotto_protocol::Fault;
 use sotto_protocol::log::Reader;
-use sotto_protocol::log::admit::{Refused, check_entry};
+use sotto_protocol::log::admit::{Refused, check_entry, check_receipt};
 use sotto_store::{FolderFetch, LogDirError};
-use sotto_wire::{Entry, EntryId};
+use sotto_wire::{Checkpoint, Entry, EntryId, Recipe};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
@@ -44,6 +44,10 @@ async fn add(state: &LogState, body: Body) -> Result<Response, Failure> {
         state.metrics.known.increment(1);
         return Ok(content(NOTE_MEDIA_TYPE, proof));
     }
+    if let Some(receipt) = entry.receipt() {
+        let recipe = recipe(state, receipt.recipe).await?;
+        check_receipt(receipt, recipe.as_ref()).map_err(|refused| refusal(&refused))?;
+    }
     let (sender, receiver) = oneshot::channel();
     state.inbox.try_send(Submission { entry, answer: sender }).map_err(|error| match error {
         TrySendError::Full(_) => Failure::unavailable("Too many entries are already waiting."),
@@ -65,9 +69,27 @@ async fn published(state: &LogState, id: EntryId) -> Result<Option<Vec<u8>>, Fai
     found.map_err(|error| failed(&error.into()))
 }
 
+/// A public recipe.
+async fn recipe(state: &LogState, id: EntryId) -> Result<Option<Recipe>, Failure> {
+    let public = state.public.clone();
+    let found = spawn_blocking(move || {
+        let mut reader = Reader::new(FolderFetch::new(public));
+        let (Some(newest), Some(index)) = (reader.checkpoint()?, reader.find(&id)?) else {
+            return Ok(None);
+        };
+        let entry = reader.entry(index, &Checkpoint::parse(newest.text())?)?;
+        Ok(Entry::parse(&entry)?.recipe().cloned())
+    });
+    let found = found.await.map_err(|error| Fault(error.to_string()))?;
+    found.map_err(|error: LogDirError| failed(&error))
+}
+
 fn refusal(refused: &Refused) -> Failure {
     let status = match refused {
-        Refused::Signature(_) | Refused::NotListed(_) => StatusCode::FORBIDDEN,
+        Refused::Signature(_)
+        | Refused::NotListed(_)
+        | Refused::UnknownRecipe
+        | Refused::OtherOperator(_) => StatusCode::FORBIDDEN,
         Refused::ExtraSignature | Refused::OtherLog(_) => StatusCode::BAD_REQUEST,
         Refused::Outdated => StatusCode::CONFLICT,
     };

@@ -23,11 +23,11 @@ use sotto_wire::{Entry, Note, NoteSignature, TlogPolicy};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::backoff::Backoff;
 use super::config::LogConfig;
 use super::folder::Folder;
 use super::metrics::LogMetrics;
 use super::witnesses::{Heard, Shown, WitnessPool};
+use crate::backoff::Backoff;
 use crate::environment::{Environment, Instant, instant, sleep_until, timeout_at};
 use crate::health::{Concern, Health, StoreWork};
 use crate::service::Server;

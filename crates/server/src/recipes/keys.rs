@@ -6,7 +6,7 @@
 
 use sotto_protocol::admission::Silence;
 use sotto_wire::recipe::KeySet;
-use sotto_wire::{FormatError, HpkeConfig};
+use sotto_wire::{FormatError, HpkeConfig, PublicKey, VerifierKey};
 
 use crate::health::{Concern, Health};
 
@@ -36,6 +36,26 @@ pub(super) fn check_gateway(
         unlogged: Concern::GatewayKeysUnlogged,
     };
     KIND.check(health, held, newest);
+}
+
+/// Raises and clears the concern about the key that signs receipts. The operator's own key needs no
+/// set.
+pub(super) fn check_receipt_key(
+    health: &Health,
+    key: &PublicKey,
+    pinned: Option<&VerifierKey>,
+    newest: &Result<KeySet, Silence>,
+) {
+    let logged = newest.as_ref().ok().and_then(|set| set.receipt_key.as_ref());
+    let is_known =
+        logged == Some(key) || pinned.is_some_and(|pinned| pinned.public_key() == key.as_bytes());
+    let reason = (!is_known).then_some(
+        "the operator's newest key set does not name the key that signs receipts: auditors ignore \
+         what it signs",
+    );
+    if health.set(Concern::ReceiptKeyUnlogged, reason) {
+        tracing::error!(reason, "the keys do not match those in the log");
+    }
 }
 
 /// Keys for one purpose.
@@ -104,7 +124,7 @@ mod tests {
     use rand_core::SeedableRng;
     use sotto_crypto::HpkeKeypair;
     use sotto_protocol::admission::Check;
-    use sotto_wire::{HpkeConfigId, PublicKey, Signer};
+    use sotto_wire::{HpkeConfigId, Signer};
 
     use super::*;
 
@@ -128,6 +148,7 @@ mod tests {
             gateway_configs: (!gateway.is_empty()).then_some(texts),
             encapsulation_configs: None,
             url: None,
+            receipt_key: Some(PublicKey::new([7; 32])),
         })
     }
 
@@ -164,5 +185,21 @@ mod tests {
             raised(&health),
             ["hpke_key_missing", "hpke_keys_unlogged", "gateway_keys_unlogged"]
         );
+    }
+
+    #[test]
+    fn the_key_for_receipts_is_pinned_or_in_the_log() {
+        let health = Health::default();
+        let (named, pinned, other) = ([7; 32], [0; 32], [9; 32]);
+        let name: sotto_wire::KeyName = "leader.example".parse().unwrap();
+        let verifier = VerifierKey::new(name, sotto_wire::KeyType::Ed25519, pinned);
+        for (key, is_known) in [(named, true), (other, false), (pinned, true)] {
+            check_receipt_key(&health, &PublicKey::new(key), Some(&verifier), &set(&[]));
+            let concerns: &[&str] = if is_known { &[] } else { &["receipt_key_unlogged"] };
+            assert_eq!(raised(&health), concerns, "{key:?}");
+        }
+        let silence = Silence { check: Check::KeySets, reason: "there is none".into() };
+        check_receipt_key(&health, &PublicKey::new(named), Some(&verifier), &Err(silence));
+        assert_eq!(raised(&health), ["receipt_key_unlogged"]);
     }
 }

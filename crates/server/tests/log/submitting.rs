@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 
 use futures_join::join_all;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
 use reqwest::StatusCode;
-use sotto_wire::Note;
+use sotto_crypto::note::NoteKey;
+use sotto_testing::arbitrary;
+use sotto_wire::{EntryKind, Note, Receipt, Recipe, Role};
 
 use crate::log::harness::{WitnessedLog, entry, key, problem, signer};
 
@@ -125,4 +129,48 @@ mod futures_join {
         .await;
         done.into_iter().flatten().collect()
     }
+}
+
+/// Operators may say what they released, of recipes that are in the log and name them, and each
+/// number once.
+#[tokio::test(flavor = "multi_thread")]
+async fn receipts_are_for_public_recipes_of_their_operator() {
+    let mut world = WitnessedLog::new(26).await;
+    // The only one who is listed.
+    let operator = key("author.example");
+    let mut recipe = world.recipe();
+    recipe.parties.leader.operator = operator.name().clone();
+    let receipt = |recipe: &Recipe, role: Role, seq: u64| {
+        let receipt = Receipt { recipe: recipe.id(), role, seq, ..receipt_of(&operator) };
+        sotto_testing::log::entry(EntryKind::Receipt, &receipt.to_json(), &[&operator])
+    };
+    let first = receipt(&recipe, Role::Leader, 1);
+    let (status, detail) = problem(world.submit(&first).await).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(detail.contains("not in this log"), "{detail}");
+    world.publish(&entry(&recipe, &world.author)).await;
+    // Its id is found a moment later.
+    let proof = world.publish_eventually(&first).await;
+    assert_eq!((proof.index, world.publish(&first).await), (1, proof));
+
+    let (status, detail) = problem(world.submit(&receipt(&recipe, Role::Helper, 2)).await).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(detail.contains("another operator as its helper"), "{detail}");
+    let stranger = key("stranger.example");
+    let theirs = Receipt { recipe: recipe.id(), role: Role::Leader, ..receipt_of(&stranger) };
+    let theirs = sotto_testing::log::entry(EntryKind::Receipt, &theirs.to_json(), &[&stranger]);
+    let (status, detail) = problem(world.submit(&theirs).await).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(detail.contains("stranger.example may not have entries"), "{detail}");
+
+    assert_eq!(world.publish(&receipt(&recipe, Role::Leader, 3)).await.index, 2);
+    let (status, detail) = problem(world.submit(&receipt(&recipe, Role::Leader, 2)).await).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(detail.contains("receipt with this or a higher"), "{detail}");
+    world.stop().await;
+}
+
+fn receipt_of(operator: &NoteKey) -> Receipt {
+    let receipt = arbitrary::receipt(&mut ChaCha20Rng::seed_from_u64(1));
+    Receipt { operator: signer(operator), seq: 1, ..receipt }
 }

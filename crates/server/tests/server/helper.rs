@@ -165,7 +165,7 @@ async fn spent_reports_are_refused_alone(setup: Setup) {
     let held = store.batch(id, selector).await.unwrap().aggregate.unwrap();
     let expected = (held.count, *held.checksum.as_bytes());
     assert_eq!(held.count, 3);
-    let collected = store.collect_batch(id, selector, expected, [1; 32], Vec::new());
+    let collected = store.collect_batch(id, selector, expected, [1; 32], Vec::new().into());
     assert_eq!(collected.await.unwrap(), Committed::Done);
     let late = pair.report_at(3, before);
     let mixed = [&late, &new[2], &old[0], &new[1], &new[3]];

@@ -121,6 +121,7 @@ fn recipes(world: &PublicLog, poll: Duration) -> RecipesConfig {
         authors: vec![RecipeAuthor { key: world.author.verifier(), collector_token: None }],
         poll,
         insecure_early_release: true,
+        receipts: None,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::collection_id::collection_job_id;
 use crate::hold::Hold;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
-    ListedCollection, MAX_LISTED, Result, StoreError, Turn,
+    ListedCollection, MAX_LISTED, Release, Result, StoreError, Turn,
 };
 
 impl State {
@@ -157,16 +157,17 @@ impl State {
         }
     }
 
-    pub(super) fn finish_collection(&mut self, lease: Lease, response: Vec<u8>) -> Result<()> {
+    pub(super) fn finish_collection(&mut self, lease: Lease, release: Release) -> Result<()> {
         let collection = self.held_collection(lease)?;
         let (task_id, batch) = (collection.task_id, collection.batch);
         let Some(selector) = batch.filter(|selector| !self.is_draining(task_id, selector)) else {
             return Err(StoreError::Backend("the batch is not drained".into()));
         };
         let collection = self.held_collection(lease)?;
-        collection.state = CollectionState::Finished(response);
+        collection.state = CollectionState::Finished(release.response);
         collection.hold = Hold::default();
         self.tasks.entry(task_id).or_default().collect(&selector);
+        self.owe(task_id, release.receipt);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
 use super::{MemoryStore, Response, id_key, is_in};
 use crate::outcome::check_helper;
-use crate::{Batch, Committed, HelperStore, Result};
+use crate::{Batch, Committed, HelperStore, Release, Result};
 
 #[async_trait]
 impl HelperStore for MemoryStore {
@@ -90,7 +90,7 @@ impl HelperStore for MemoryStore {
         selector: BatchSelector,
         expected: (u64, [u8; 32]),
         digest: Digest,
-        response: Vec<u8>,
+        release: Release,
     ) -> Result<Committed> {
         let mut state = self.lock();
         let task = state.tasks.entry(task_id).or_default();
@@ -105,7 +105,9 @@ impl HelperStore for MemoryStore {
         }
         task.responses.retain(|_, r| !r.buckets.iter().any(|bucket| is_in(bucket, &selector)));
         task.collect(&selector);
-        task.responses.insert(digest, Response { body: response, buckets: Vec::new() });
+        let response = Response { body: release.response, buckets: Vec::new() };
+        task.responses.insert(digest, response);
+        state.owe(task_id, release.receipt);
         Ok(Committed::Done)
     }
 }

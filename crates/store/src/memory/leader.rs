@@ -16,8 +16,8 @@ use crate::hold::Hold;
 use crate::outcome::check_leader;
 use crate::{
     Backlog, Closing, CollectionCreated, CollectionDeleted, CollectionState, Fixed, LeaderStore,
-    Lease, LeasedCollection, LeasedJob, ListedCollection, NewReport, REQUEUE_PAUSE, Record, Result,
-    StoreError, Stretch, TaskFilter, TaskJobs, Turn,
+    Lease, LeasedCollection, LeasedJob, ListedCollection, NewReport, REQUEUE_PAUSE, Record,
+    Release, Result, StoreError, Stretch, TaskFilter, TaskJobs, Turn,
 };
 
 /// A part of the backlog: what [`Stretch`] holds.
@@ -291,8 +291,8 @@ impl LeaderStore for MemoryStore {
         self.lock().close_batch(lease, min_batch_size)
     }
 
-    async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()> {
-        self.lock().finish_collection(lease, response)
+    async fn finish_collection(&self, lease: Lease, release: Release) -> Result<()> {
+        self.lock().finish_collection(lease, release)
     }
 
     async fn fail_collection(&self, lease: Lease, problem: String, detail: String) -> Result<()> {

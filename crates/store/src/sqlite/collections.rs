@@ -13,12 +13,12 @@ use sotto_wire::{
 use super::buckets::{self, BatchState};
 use super::db::{Db, Touches};
 use super::log::Position;
-use super::{ranges, tasks};
+use super::{ranges, receipts, tasks};
 use crate::collection_id::collection_job_id;
 use crate::queue::Queue;
 use crate::{
     Closing, CollectionCreated, CollectionDeleted, CollectionState, Lease, LeasedCollection,
-    ListedCollection, MAX_LISTED, Result, StoreError, Turn,
+    ListedCollection, MAX_LISTED, Release, Result, StoreError, Turn,
 };
 
 const PENDING: i64 = 0;
@@ -218,7 +218,7 @@ impl Db {
         }
     }
 
-    pub(super) fn finish_collection(&mut self, lease: Lease, response: &[u8]) -> Result<()> {
+    pub(super) fn finish_collection(&mut self, lease: Lease, release: &Release) -> Result<()> {
         self.check_collection(lease)?;
         let wanted = wanted(&self.conn, lease)?;
         let selector = wanted.selector()?;
@@ -231,7 +231,10 @@ impl Db {
             tasks::schedule_purge_of(&tx, wanted.task, interval)?;
         }
         tx.prepare_cached("UPDATE collections SET state = ?2, response = ?3 WHERE job = ?1")?
-            .execute(params![lease.job as i64, FINISHED, response])?;
+            .execute(params![lease.job as i64, FINISHED, release.response])?;
+        if let Some(released) = &release.receipt {
+            receipts::owe(&tx, &tasks::task_id(&tx, wanted.task)?, released)?;
+        }
         tx.commit()?;
         self.collections.remove(lease.job);
         self.purge();

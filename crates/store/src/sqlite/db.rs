@@ -20,7 +20,7 @@ use super::log::{Log, Position};
 use super::recovery::Known;
 use super::worker;
 use super::writer::Writer;
-use super::{public_log, ranges, schema, tasks};
+use super::{public_log, ranges, receipts, schema, tasks};
 use crate::hold::Hold;
 use crate::queue::Queue;
 use crate::{Clock, Lease, LogCheckpoint, Result, StoreError, StoredTask};
@@ -262,6 +262,7 @@ impl Db {
         tasks::forget(&tx, task)?;
         tx.prepare_cached("INSERT OR IGNORE INTO tombstones VALUES (?1)")?
             .execute(params![task_id.as_bytes()])?;
+        receipts::forget_sent(&tx, &task_id)?;
         tx.commit()?;
 
         if is_in_backlog {

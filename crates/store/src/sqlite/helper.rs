@@ -10,9 +10,9 @@ use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
 use super::db::Db;
 use super::tasks::Scope;
-use super::{buckets, ranges, tasks};
+use super::{buckets, ranges, receipts, tasks};
 use crate::outcome::{aggregated, check_helper};
-use crate::{Batch, Committed, Result};
+use crate::{Batch, Committed, Release, Result};
 
 /// The stored response to a request. For the reading connection.
 pub(super) fn response(
@@ -133,7 +133,7 @@ impl Db {
         selector: &BatchSelector,
         expected: (u64, [u8; 32]),
         digest: &Digest,
-        response: &[u8],
+        release: &Release,
     ) -> Result<Committed> {
         let tx = Self::begin(&mut self.conn)?;
         let task = tasks::ensure(&tx, task_id)?;
@@ -150,7 +150,10 @@ impl Db {
         if let BatchSelector::TimeInterval(interval) = selector {
             tasks::schedule_purge_of(&tx, task, *interval)?;
         }
-        store_response(&tx, task, digest, response)?;
+        store_response(&tx, task, digest, &release.response)?;
+        if let Some(released) = &release.receipt {
+            receipts::owe(&tx, task_id, released)?;
+        }
         tx.commit()?;
         self.purge();
         Ok(Committed::Done)

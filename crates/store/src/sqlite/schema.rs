@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{Result, StoreError};
 
 /// Incremented with every change to the tables.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 
 /// Small, because report ids are random: each new one dirties its own leaf, so every id costs the
 /// write of a page.
@@ -171,16 +171,39 @@ CREATE TABLE response_buckets (  -- the buckets that a job's response is about
     PRIMARY KEY (task, bucket, response)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX response_buckets_by_response ON response_buckets (response);
+
+CREATE TABLE receipts (          -- of released batches, for the public log
+    receipt INTEGER PRIMARY KEY,
+    task_id BLOB NOT NULL,       -- not its number: a receipt may outlive the task
+    recipe BLOB NOT NULL,
+    start INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    count INTEGER NOT NULL,      -- rounded down to a power of two
+    batch_id BLOB,               -- in leader-selected tasks
+    due INTEGER NOT NULL,
+    number INTEGER,              -- once it was to be sent
+    is_sent INTEGER NOT NULL,
+    UNIQUE (task_id, number)
+) STRICT;
+CREATE INDEX receipts_owed ON receipts (task_id, due) WHERE is_sent = 0;
 ";
 
-/// From version 4. Recipes that it stored have no certified audience, and so no rate rule. It kept
-/// the ids of forgotten tasks only as long as their records were in the way.
+/// From version 5, which knew no receipts.
 const UPGRADE: &str = "
-CREATE TABLE tombstones (
-    task_id BLOB PRIMARY KEY
-) STRICT, WITHOUT ROWID;
-INSERT INTO tombstones SELECT task_id FROM forgotten;
-ALTER TABLE tasks ADD COLUMN audience INTEGER;
+CREATE TABLE receipts (
+    receipt INTEGER PRIMARY KEY,
+    task_id BLOB NOT NULL,
+    recipe BLOB NOT NULL,
+    start INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    batch_id BLOB,
+    due INTEGER NOT NULL,
+    number INTEGER,
+    is_sent INTEGER NOT NULL,
+    UNIQUE (task_id, number)
+) STRICT;
+CREATE INDEX receipts_owed ON receipts (task_id, due) WHERE is_sent = 0;
 ";
 
 /// Opens the only connection that writes. Creates the tables if there are none, and upgrades those
@@ -258,9 +281,12 @@ impl From<rusqlite::Error> for StoreError {
 #[cfg(test)]
 mod tests {
     use rusqlite::params;
-    use sotto_wire::TaskId;
+    use sotto_protocol::Moment;
+    use sotto_protocol::receipt::Released;
+    use sotto_protocol::recipe::windows::Span;
+    use sotto_wire::{EntryId, TaskId};
 
-    use super::super::tasks;
+    use super::super::{receipts, tasks};
     use super::*;
     use crate::StoredTask;
 
@@ -285,19 +311,13 @@ mod tests {
 
     #[test]
     fn the_version_before_is_upgraded_to_the_same_tables() {
-        let start = TABLES.find("CREATE TABLE tombstones").unwrap();
-        let table = TABLES[start..].split_inclusive("\n\n").next().unwrap();
-        let start = TABLES.find("    audience INTEGER,").unwrap();
-        let column = TABLES[start..].split_inclusive('\n').next().unwrap();
-        let before = TABLES.replace(table, "").replace(column, "");
-        assert_eq!(before.len(), TABLES.len() - table.len() - column.len());
+        let (before, _) = TABLES.split_once("CREATE TABLE receipts").unwrap();
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
-        let conn = open_database(&old, 1 << 20, VERSION - 1, &before, None).unwrap();
+        let conn = open_database(&old, 1 << 20, VERSION - 1, before, None).unwrap();
         let task_id = TaskId::new([7; 32]);
-        conn.execute("INSERT INTO forgotten VALUES (?1, 5)", [task_id.as_bytes()]).unwrap();
-        let insert = "INSERT INTO tasks (task_id, recipe) VALUES (?1, ?2)";
-        conn.execute(insert, params![[8_u8; 32], [1_u8, 2]]).unwrap();
+        let insert = "INSERT INTO tasks (task_id, recipe, audience) VALUES (?1, ?2, 9)";
+        conn.execute(insert, params![task_id.as_bytes(), [1_u8, 2]]).unwrap();
         drop(conn);
         let describe = |conn: &Connection| -> Vec<(String, Option<String>)> {
             let mut statement = conn
@@ -311,10 +331,17 @@ mod tests {
             rows.collect::<Result<_, _>>().unwrap()
         };
         let upgraded = open_writer(&old, 1 << 20).unwrap();
-        assert_eq!(tasks::forgotten(&upgraded).unwrap(), [task_id]);
-        let recipe = StoredTask::Recipe { json: vec![1, 2], audience: None };
-        assert_eq!(tasks::stored(&upgraded).unwrap(), [(TaskId::new([8; 32]), recipe)]);
+        let recipe = StoredTask::Recipe { json: vec![1, 2], audience: Some(9) };
+        assert_eq!(tasks::stored(&upgraded).unwrap(), [(task_id, recipe)]);
         assert_eq!(describe(&upgraded), describe(&open_writer(&new, 1 << 20).unwrap()));
+        let released = Released {
+            recipe: EntryId::new([1; 32]),
+            span: Span { start: 0, end: 60 },
+            count: 4,
+            batch: None,
+            due: Moment(7),
+        };
+        receipts::owe(&upgraded, &task_id, &released).unwrap();
         drop(upgraded);
         open_writer(&old, 1 << 20).unwrap();
     }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use rusqlite::params;
 use sotto_protocol::helper::HelperOutcome;
 use sotto_protocol::leader::aggregate::{FormedJobs, LeaderOutcome};
-use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
+use sotto_protocol::{Bucket, Digest, Moment, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, CollectionJobId, HpkeConfigId, Query, ReportId, TaskId};
 
 use super::log::{Part, Position, Waiting};
@@ -17,8 +17,8 @@ use super::{Reads, SqliteStore, collections, helper, public_log, reader, tasks};
 use crate::{
     Backlog, Batch, Closing, CollectionCreated, CollectionDeleted, CollectionState, Committed,
     Counters, Fixed, HelperStore, LeaderStore, Lease, LeasedCollection, LeasedJob,
-    ListedCollection, Load, LogCheckpoint, NewReport, Record, Result, StoreError, StoredTask,
-    Stretch, TaskFilter, TaskJobs, TaskStore, Turn,
+    ListedCollection, Load, LogCheckpoint, NewReport, OwedReceipts, Record, Release, Result,
+    StoreError, StoredTask, Stretch, TaskFilter, TaskJobs, TaskStore, Turn,
 };
 
 #[async_trait]
@@ -45,6 +45,14 @@ impl TaskStore for SqliteStore {
 
     async fn forgotten_tasks(&self) -> Result<Vec<TaskId>> {
         self.reads.run(|reads| tasks::forgotten(&reads.conn)).await
+    }
+
+    async fn next_receipts(&self, now: Moment) -> Result<OwedReceipts> {
+        self.db.run(move |db| db.next_receipts(now)).await
+    }
+
+    async fn receipt_sent(&self, task_id: TaskId, number: u64) -> Result<()> {
+        self.db.run(move |db| db.receipt_sent(&task_id, number)).await
     }
 
     async fn counters(&self, task_id: TaskId) -> Result<Counters> {
@@ -179,8 +187,8 @@ impl LeaderStore for SqliteStore {
         self.db.run(move |db| db.close_batch(lease, min_batch_size)).await
     }
 
-    async fn finish_collection(&self, lease: Lease, response: Vec<u8>) -> Result<()> {
-        self.db.run(move |db| db.finish_collection(lease, &response)).await
+    async fn finish_collection(&self, lease: Lease, release: Release) -> Result<()> {
+        self.db.run(move |db| db.finish_collection(lease, &release)).await
     }
 
     async fn fail_collection(&self, lease: Lease, problem: String, detail: String) -> Result<()> {
@@ -232,10 +240,10 @@ impl HelperStore for SqliteStore {
         selector: BatchSelector,
         expected: (u64, [u8; 32]),
         digest: Digest,
-        response: Vec<u8>,
+        release: Release,
     ) -> Result<Committed> {
         self.db
-            .run(move |db| db.collect_batch(&task_id, &selector, expected, &digest, &response))
+            .run(move |db| db.collect_batch(&task_id, &selector, expected, &digest, &release))
             .await
     }
 }

@@ -221,10 +221,10 @@ fn a_finished_collection_stays_finished(bench: &mut Bench) {
     let id = bench.create(task, query(10, 5));
     bench.drained();
     let job = bench.lease_collection();
-    run(bench.store().finish_collection(job.lease, b"one".to_vec()));
+    run(bench.store().finish_collection(job.lease, b"one".to_vec().into()));
     let finished = Some(CollectionState::Finished(b"one".to_vec()));
     for _ in 0..2 {
-        let again = block_on(bench.store().finish_collection(job.lease, b"two".to_vec()));
+        let again = block_on(bench.store().finish_collection(job.lease, b"two".to_vec().into()));
         assert_eq!(again, Err(StoreError::Fenced));
         let failed = block_on(bench.store().fail_collection(job.lease, "p".into(), "d".into()));
         assert_eq!(failed, Err(StoreError::Fenced));

@@ -166,7 +166,7 @@ fn an_undrained_batch_is_not_finished(bench: &mut Bench) {
     bench.create(task, ten());
     let finish = |bench: &Bench| {
         let job = bench.lease_collection();
-        let early = block_on(bench.store().finish_collection(job.lease, b"early".to_vec()));
+        let early = block_on(bench.store().finish_collection(job.lease, b"early".to_vec().into()));
         assert!(matches!(early, Err(StoreError::Backend(_))), "{early:?}");
         run(bench.store().release(job.lease, Duration::ZERO));
     };

@@ -258,7 +258,7 @@ impl Bench {
         self.restart();
         let job = self.lease_collection();
         assert_eq!(job.request_digest, Some(digest(response)));
-        run(self.store().finish_collection(job.lease, response.into()));
+        run(self.store().finish_collection(job.lease, response.as_bytes().to_vec().into()));
         self.restart();
         let state = run(self.store().collection(job.task_id, job.id));
         assert_eq!(state, Some(CollectionState::Finished(response.into())));

@@ -208,7 +208,7 @@ fn ids_go_with_a_collected_interval() {
     (0..40).for_each(|cell| checksum.add(&report(task, cell, 10).id));
     let selector = BatchSelector::TimeInterval(interval(10, 1));
     let expected = (40, *checksum.as_bytes());
-    run(store.collect_batch(task, selector, expected, digest("share"), Vec::new()));
+    run(store.collect_batch(task, selector, expected, digest("share"), Vec::new().into()));
     // They are deleted between the following calls.
     for _ in 0..16 {
         run(store.put_task(task, StoredTask::Announced(Vec::new())));

@@ -36,7 +36,7 @@ fn assert_fenced_collection(store: &dyn Store, lease: Lease) {
     let fenced = Err(StoreError::Fenced);
     assert_eq!(block_on(store.mark_sent(lease, digest("stale"))), fenced);
     assert_eq!(block_on(store.close_batch(lease, 1)).map(drop), fenced);
-    assert_eq!(block_on(store.finish_collection(lease, b"stale".to_vec())), fenced);
+    assert_eq!(block_on(store.finish_collection(lease, b"stale".to_vec().into())), fenced);
     assert_eq!(block_on(store.fail_collection(lease, "stale".into(), "stale".into())), fenced);
     assert_eq!(block_on(store.release(lease, Duration::ZERO)), fenced);
 }
@@ -81,7 +81,7 @@ fn a_stale_lease_on_a_collection_is_refused_by_every_verb(bench: &mut Bench) {
     assert_eq!(last.request_digest, None);
     assert_fenced_collection(&**bench.store(), current.lease);
     assert_eq!(run(bench.store().collection(task, id)), Some(CollectionState::Pending));
-    run(bench.store().finish_collection(last.lease, b"done".to_vec()));
+    run(bench.store().finish_collection(last.lease, b"done".to_vec().into()));
     assert_fenced_collection(&**bench.store(), last.lease);
     bench.restart();
     let state = run(bench.store().collection(task, id));
@@ -99,7 +99,7 @@ fn leases_of_the_two_kinds_do_not_mix(bench: &mut Bench) {
     let store = bench.store();
     assert_ne!(job.lease, collection.lease);
     assert_eq!(block_on(store.close_batch(job.lease, 1)).map(drop), fenced);
-    assert_eq!(block_on(store.finish_collection(job.lease, Vec::new())), fenced);
+    assert_eq!(block_on(store.finish_collection(job.lease, Vec::new().into())), fenced);
     assert_eq!(block_on(store.commit_job(collection.lease, counted(&job))), fenced);
     assert_eq!(block_on(store.abandon_job(collection.lease)), fenced);
     run(store.commit_job(job.lease, counted(&job)));

@@ -46,7 +46,7 @@ impl Bench {
         let response = format!("share for {request}").into_bytes();
         let store = self.store();
         let collected =
-            run(store.collect_batch(task_id, selector, expected, digest(request), response));
+            run(store.collect_batch(task_id, selector, expected, digest(request), response.into()));
         self.restart();
         collected
     }
@@ -217,7 +217,13 @@ fn the_share_is_given_to_one_of_many_threads(bench: &mut Bench) {
             // Half of them use the same request name.
             let request = digest(&format!("request {}", thread / 2 * (thread % 2)));
             let store = bench.store();
-            block_on(store.collect_batch(task, times(10, 1), expected(&all), request, response))
+            block_on(store.collect_batch(
+                task,
+                times(10, 1),
+                expected(&all),
+                request,
+                response.into(),
+            ))
         };
         let threads: Vec<_> =
             (0..8).map(|thread| scope.spawn(move || collect(thread).unwrap())).collect();

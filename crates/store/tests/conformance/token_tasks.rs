@@ -176,7 +176,8 @@ fn the_helper_keeps_ids_after_the_collection(bench: &mut Bench) {
     all.iter().for_each(|report| checksum.add(&report.id));
     let selector = BatchSelector::TimeInterval(interval(0, 2));
     let expected = (2, *checksum.as_bytes());
-    let share = bench.store().collect_batch(task, selector, expected, digest("s"), Vec::new());
+    let share =
+        bench.store().collect_batch(task, selector, expected, digest("s"), Vec::new().into());
     assert_eq!(run(share), Committed::Done);
     bench.restart();
     // Allows a purge to happen, if there were one.

@@ -220,11 +220,16 @@ impl World {
         block_on(store.create_collection(task_id, b"query".to_vec(), query)).unwrap();
         let leased = block_on(store.lease_collection(LEASE, Turn::default())).unwrap().unwrap();
         block_on(store.close_batch(leased.lease, 1)).unwrap();
-        block_on(store.finish_collection(leased.lease, Vec::new())).unwrap();
+        block_on(store.finish_collection(leased.lease, Vec::new().into())).unwrap();
         let held = self.helper.batch(selector).aggregate.unwrap();
         let (expected, digest) = ((held.count, *held.checksum.as_bytes()), [1; 32]);
-        let collected =
-            self.helper.store().collect_batch(task_id, selector, expected, digest, Vec::new());
+        let collected = self.helper.store().collect_batch(
+            task_id,
+            selector,
+            expected,
+            digest,
+            Vec::new().into(),
+        );
         assert_eq!(block_on(collected).unwrap(), Committed::Done);
         self.leader.restart();
         self.helper.restart();

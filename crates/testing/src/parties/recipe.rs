@@ -49,6 +49,7 @@ pub fn key_set(operator: &NoteKey, seq: u64, not_before: u64) -> KeySet {
         gateway_configs: None,
         encapsulation_configs: None,
         url: Some(url(operator.name().as_str())),
+        receipt_key: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT_VERSION, Signer, canonical, check, scalar};
+use super::{FORMAT_VERSION, PublicKey, Signer, canonical, check, scalar};
 use crate::limits::MAX_KEY_SET_CONFIGS;
 use crate::{FormatError, HpkeConfig};
 
@@ -40,6 +40,10 @@ pub struct KeySet {
     /// URL. Absent if it has no aggregator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// The key with which the operator's aggregator signs receipts, so that the operator's own key
+    /// need not be on a server. Absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt_key: Option<PublicKey>,
 }
 
 canonical::canonical_json!(KeySet);

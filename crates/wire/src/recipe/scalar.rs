@@ -1,4 +1,4 @@
-//! The small values that recipes, key sets and results are made of.
+//! The small values that recipes, key sets, results and receipts are made of.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::limits::{MAX_ATTRIBUTE_NAME_LEN, MAX_INTEGER};
 use crate::{
-    Decode, Encode, EntryId, FormatError, HpkeConfig, KeyName, KeyType, TreeHash, VerifierKey,
+    BatchId, Decode, Encode, EntryId, FormatError, HpkeConfig, KeyName, KeyType, TreeHash,
+    VerifierKey,
 };
 
 /// A probability: a fraction in lowest terms, `[num, den]` in JSON.
@@ -291,7 +292,7 @@ macro_rules! text_in_json {
     )*};
 }
 
-text_in_json!(AttributeName, EntryId, KeyName, PublicKey, TreeHash);
+text_in_json!(AttributeName, BatchId, EntryId, KeyName, PublicKey, TreeHash);
 
 /// The HPKE configuration in unpadded base64url text; `field` names it in the error.
 pub(super) fn hpke_config(field: &str, text: &str) -> Result<HpkeConfig, FormatError> {
@@ -338,5 +339,29 @@ pub(super) mod batch_mode {
             Name::TimeInterval => BatchMode::TimeInterval,
             Name::LeaderSelected => BatchMode::LeaderSelected,
         })
+    }
+}
+
+/// Leader or helper, by name.
+pub(super) mod aggregator {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::Role;
+
+    pub(in crate::recipe) fn serialize<S: Serializer>(
+        role: &Role,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(role.as_str())
+    }
+
+    pub(in crate::recipe) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Role, D::Error> {
+        let name = String::deserialize(from)?;
+        let aggregators = [Role::Leader, Role::Helper];
+        let role = aggregators.into_iter().find(|role| role.as_str() == name);
+        role.ok_or_else(|| D::Error::custom("role must be leader or helper"))
     }
 }

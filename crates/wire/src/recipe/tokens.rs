@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::check::{integer, range, visible};
-use super::{Parties, PublicKey, Recipe, Signer, canonical};
+use super::{Parties, PublicKey, Recipe, Signer, canonical, scalar};
 use crate::limits::{
     MAX_TOKEN_KEY_LEN, MAX_TOKEN_NONCE_LEN, MIN_TOKEN_KEY_LEN, MIN_TOKEN_NONCE_LEN,
 };
@@ -189,7 +189,7 @@ pub struct TokenKeyRequest {
     /// The operator of the helper.
     pub helper: KeyName,
     /// Which of the two checks tokens with the key.
-    #[serde(with = "aggregator")]
+    #[serde(with = "scalar::aggregator")]
     pub role: Role,
     /// Until when the key is needed, in POSIX seconds: not before the recipe closes.
     pub expires: u64,
@@ -305,25 +305,6 @@ pub(super) fn check(parties: &Parties, closes: u64) -> Result<(), FormatError> {
         return Err(FormatError::new("the token keys of leader and helper must differ"));
     }
     Ok(())
-}
-
-/// Leader or helper, by name.
-mod aggregator {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::Role;
-
-    pub(super) fn serialize<S: Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(role.as_str())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Role, D::Error> {
-        let name = String::deserialize(from)?;
-        let aggregators = [Role::Leader, Role::Helper];
-        let role = aggregators.into_iter().find(|role| role.as_str() == name);
-        role.ok_or_else(|| D::Error::custom("role must be leader or helper"))
-    }
 }
 
 fn signed_text(header: &str, json: &[u8]) -> String {

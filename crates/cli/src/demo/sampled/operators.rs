@@ -155,6 +155,7 @@ pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> K
         gateway_configs: keys.gateway.map(listed),
         encapsulation_configs: keys.encapsulation.map(listed),
         url: keys.url.map(str::to_owned),
+        receipt_key: None,
     }
 }
 

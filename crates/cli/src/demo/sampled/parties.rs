@@ -299,6 +299,7 @@ impl Aggregator {
             authors: vec![RecipeAuthor { key: author.clone(), collector_token }],
             poll: Duration::from_secs(60),
             insecure_early_release: true,
+            receipts: None,
         });
         Ok(server)
     }

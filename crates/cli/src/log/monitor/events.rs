@@ -22,6 +22,14 @@ pub(super) enum EventKind {
     KeySet,
     /// A certified population.
     Result,
+    /// A receipt of a release.
+    Receipt,
+    /// A release that broke the rules of its recipe.
+    ReleaseRule,
+    /// The two operators say different things about a release.
+    ReceiptsDiffer,
+    /// Only one of the two operators has a receipt of a release.
+    ReceiptMissing,
     /// An entry that cannot be parsed.
     Unreadable,
     /// A recipe differs from the author's last one.
@@ -54,7 +62,29 @@ pub(super) struct Event {
     pub(super) about: About,
     /// Whom it speaks against, if anybody.
     pub(super) against: Option<Party>,
+    /// The operators of whom one is to blame.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) blamed_operators: Vec<String>,
+    /// The operators against whom nothing here speaks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) cleared_operators: Vec<String>,
     pub(super) words: String,
+}
+
+impl Event {
+    /// A piece of news.
+    fn new(kind: EventKind, about: &About, words: String) -> Self {
+        let (about, nobody) = (about.clone(), Vec::new());
+        Self {
+            kind,
+            alert: false,
+            about,
+            against: None,
+            blamed_operators: nobody.clone(),
+            cleared_operators: nobody,
+            words,
+        }
+    }
 }
 
 /// The events, in the order of the log.
@@ -76,8 +106,7 @@ pub(super) struct Report {
 impl Report {
     /// Adds a piece of news.
     pub(super) fn news(&mut self, kind: EventKind, about: &About, words: impl Into<String>) {
-        let (about, words) = (about.clone(), words.into());
-        self.events.push(Event { kind, alert: false, about, against: None, words });
+        self.add(Event::new(kind, about, words.into()));
     }
 
     /// Adds an alert.
@@ -88,8 +117,24 @@ impl Report {
         against: Option<Party>,
         words: impl Into<String>,
     ) {
-        let (about, words) = (about.clone(), words.into());
-        self.events.push(Event { kind, alert: true, about, against, words });
+        self.add(Event { alert: true, against, ..Event::new(kind, about, words.into()) });
+    }
+
+    /// Adds an alert against operators: those of whom one is to blame, and those who are not.
+    pub(super) fn accuse(
+        &mut self,
+        kind: EventKind,
+        about: &About,
+        [blamed_operators, cleared_operators]: [Vec<String>; 2],
+        words: String,
+    ) {
+        let against = Some(Party::Operator);
+        let event = Event::new(kind, about, words);
+        self.add(Event { alert: true, against, blamed_operators, cleared_operators, ..event });
+    }
+
+    fn add(&mut self, event: Event) {
+        self.events.push(event);
     }
 
     /// Whether there is an alert.

@@ -10,10 +10,11 @@ use sotto_crypto::note;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Silence, check_url};
 use sotto_protocol::log::Misbehaviour;
+use sotto_protocol::receipt::audit::Releases;
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_protocol::trust::Trust;
 use sotto_wire::{
-    Entry, EntryContent, HpkeConfig, KeyName, KeySet, Note, PopulationResult, Recipe,
+    Entry, EntryContent, EntryId, HpkeConfig, KeyName, KeySet, Note, PopulationResult, Recipe,
 };
 
 use super::events::{Event, EventKind, Report};
@@ -33,12 +34,18 @@ pub(super) struct MonitorState {
     size: u64,
     checkpoint: Option<String>,
     /// Entries of recipes by author key and name: the whole entry, because it may become evidence.
-    recipes: BTreeMap<String, String>,
+    pub(super) recipes: BTreeMap<String, String>,
+    /// Where a recipe is in `recipes`.
+    #[serde(skip)]
+    pub(super) ids: BTreeMap<EntryId, String>,
     /// The name of the newest recipe of each author, by key.
     newest: BTreeMap<String, String>,
     /// The key sets of each pinned operator, in ascending order. Expired ones are dropped when a
     /// newer one arrives.
-    key_sets: BTreeMap<String, Vec<KeySet>>,
+    pub(super) key_sets: BTreeMap<String, Vec<KeySet>>,
+    /// The receipts of each recipe.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) receipts: BTreeMap<EntryId, Releases>,
     /// Events that the hook has not accepted yet, in the order in which it gets them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pending: Vec<Event>,
@@ -58,7 +65,12 @@ impl MonitorState {
             return Ok(Self::default());
         }
         let text = private_file::read(path)?;
-        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
+        let mut state: Self = serde_json::from_str(&text)
+            .with_context(|| format!("{} is damaged", path.display()))?;
+        let ids = state.recipes.iter().map(|(key, entry)| (recipe(entry), key));
+        let ids = ids.filter_map(|(recipe, key)| Some((recipe?.id(), key.clone())));
+        state.ids = ids.collect();
+        Ok(state)
     }
 
     pub(super) fn keep(&self, path: &Path) -> Result<()> {
@@ -130,8 +142,14 @@ impl MonitorState {
         in_force.flat_map(|set| set.configs().unwrap_or_default()).collect()
     }
 
-    /// Reads the next entry.
-    pub(super) fn read_entry(&mut self, bytes: &[u8], trust: &Trust, report: &mut Report) {
+    /// Reads the next entry, which was public at this time at the latest.
+    pub(super) fn read_entry(
+        &mut self,
+        bytes: &[u8],
+        trust: &Trust,
+        time_s: u64,
+        report: &mut Report,
+    ) {
         let index = self.size;
         self.size += 1;
         let entry = match Entry::parse(bytes) {
@@ -147,6 +165,10 @@ impl MonitorState {
             EntryContent::Recipe(recipe) => self.read_recipe(recipe, news),
             EntryContent::KeySet(set) => self.read_key_set(set, news),
             EntryContent::Result(result) => read_result(result, news),
+            EntryContent::Receipt(receipt) => {
+                let News { about, report, .. } = news;
+                self.read_receipt(receipt, &entry, about, (trust, time_s), report);
+            }
         }
     }
 
@@ -191,6 +213,7 @@ impl MonitorState {
                 report.evidence.push(proof);
             }
             _ => {
+                self.ids.insert(recipe.id(), key.clone());
                 self.recipes.insert(key.clone(), bytes);
                 self.newest.insert(author.key.to_string(), key);
             }
@@ -291,7 +314,7 @@ fn index(about: &About) -> u64 {
     about.index.unwrap_or_default()
 }
 
-fn recipe(entry: &str) -> Option<Recipe> {
+pub(super) fn recipe(entry: &str) -> Option<Recipe> {
     Entry::parse(entry.as_bytes()).ok()?.recipe().cloned()
 }
 

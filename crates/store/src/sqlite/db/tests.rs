@@ -152,8 +152,9 @@ fn a_failed_closing_refuses_nobody() {
     block_on(fixture.store.commit_job(job.lease, commit)).unwrap();
     let drained = block_on(fixture.store.close_batch(lease, 1)).unwrap();
     assert!(matches!(drained, Closing::Drained { aggregate, .. } if aggregate.count == 6));
-    let finish =
-        async |store: &SqliteStore| store.finish_collection(lease, b"response".to_vec()).await;
+    let finish = async |store: &SqliteStore| {
+        store.finish_collection(lease, b"response".to_vec().into()).await
+    };
     fixture.twice("UPDATE ON collections", finish);
 }
 
@@ -183,7 +184,8 @@ fn a_collected_share_is_in_no_file() {
     block_on(fixture.store.commit_helper_job(TASK, [7; 32], commit)).unwrap();
     assert!(is_on_disk());
     let batch = BatchSelector::TimeInterval(Interval::bucket(TIME).unwrap());
-    let collected = fixture.store.collect_batch(TASK, batch, (1, [0; 32]), [8; 32], Vec::new());
+    let collected =
+        fixture.store.collect_batch(TASK, batch, (1, [0; 32]), [8; 32], Vec::new().into());
     assert_eq!(block_on(collected), Ok(Committed::Done));
     assert!(!is_on_disk());
 }

@@ -99,7 +99,7 @@ impl Walk {
                 "failed".to_owned()
             }
             _ => {
-                run(store.finish_collection(lease, b"response".to_vec()));
+                run(store.finish_collection(lease, b"response".to_vec().into()));
                 let finished = CollectionState::Finished(b"response".to_vec());
                 self.oracle.collections[index].state = finished;
                 self.oracle.collect(task_id, &selector);

@@ -137,7 +137,8 @@ impl Walk {
         let claim = (count, *checksum.as_bytes());
         let store = self.bench.store();
         let response = b"share".to_vec();
-        let collected = run(store.collect_batch(task_id, selector, claim, request, response));
+        let collected =
+            run(store.collect_batch(task_id, selector, claim, request, response.into()));
         assert_eq!(collected, expected);
         if collected == Committed::Done {
             let facts = &mut self.helping;

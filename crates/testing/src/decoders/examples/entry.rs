@@ -1,4 +1,4 @@
-//! Valid recipes, key sets, results and entries of the log.
+//! Valid recipes, key sets, results, receipts and entries of the log.
 
 use sotto_wire::{Entry, EntryKind, Note, NoteSignature};
 
@@ -9,17 +9,24 @@ const RECIPES: [&str; 3] = [
     r#"{"aggregation":{"batch_mode":"time_interval","min_batch":10000,"vdaf":{"chunk_length":2,"length":3,"type":"Prio3Histogram"}},"attributes":{"emoji":"string"},"author":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"a.example"},"name":"emoji-1","parties":{"collector_hpke_config":"AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","helper":{"operator":"h.example","url":"http://h.example:8080/dap"},"leader":{"operator":"l.example","url":"https://l.example/"},"log":"log.example","tokens":{"kind":"insecure_none"}},"privacy":{"accountant":"best","adjacency":"replace","delta":[1,1000000000],"epsilon_micro":50000,"kind":"claim","rounds":1},"purpose":"Which emoji people use.","query":{"buckets":3,"fallback":2,"kind":"histogram","labels":["none","😀","other"],"mapping":"emoji == '' ? 0 :\nemoji in ['a', \"b\"] ? 1 : 2"},"randomizer":{"epsilon_micro":4000000,"kind":"randomized_response"},"sampling":{"rate":[1,50]},"version":1,"when":{"closes":10800,"max_window_s":3600,"opens":7200,"window_s":3600},"who":{"population":1000000}}"#,
 ];
 
-/// With one key, with several and a URL, with gateway keys too, and with gateway keys alone.
+/// With one key, with several and a URL, with gateway keys too and a receipt key, and with gateway
+/// keys alone.
 const KEY_SETS: [&str; 4] = [
     r#"{"hpke_configs":["AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":1,"version":1}"#,
     r#"{"hpke_configs":["CQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","yAAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":3,"url":"https://l.example/dap","version":1}"#,
-    r#"{"gateway_configs":["CQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"hpke_configs":["AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":1,"version":1}"#,
+    r#"{"gateway_configs":["CQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI","AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"hpke_configs":["AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"receipt_key":"BgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgY","seq":1,"version":1}"#,
     r#"{"gateway_configs":["AQAgAAEAAQAgAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"],"hpke_configs":[],"not_after":86400,"not_before":0,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"seq":2,"version":1}"#,
 ];
 
 /// A certified population.
 const RESULTS: [&str; 1] = [
     r#"{"attributes":{"age":"int","ok":"bool"},"helper":{"key":"BgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgY","name":"h.example"},"leader":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"measured_at":1795132800,"population":5000,"predicate":"ok && age > 17","recipe":"5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a","version":1}"#,
+];
+
+/// Of a leader about an interval, and of a helper about a batch that the leader selected.
+const RECEIPTS: [&str; 2] = [
+    r#"{"count":4096,"end":10800,"operator":{"key":"BQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU","name":"l.example"},"recipe":"5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a","role":"leader","seq":1,"start":7200,"version":1}"#,
+    r#"{"batch":"CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAg","count":1,"end":10800,"operator":{"key":"BgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgYGBgY","name":"h.example"},"recipe":"5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a","role":"helper","seq":10000,"start":7200,"version":1}"#,
 ];
 
 /// Requests for token keys, for the leader and for the helper.
@@ -35,6 +42,7 @@ pub(super) fn seeds(name: &str) -> Option<Vec<Vec<u8>>> {
         "recipe" => Some(texts(&RECIPES)),
         "key_set" => Some(texts(&KEY_SETS)),
         "population_result" => Some(texts(&RESULTS)),
+        "receipt" => Some(texts(&RECEIPTS)),
         "token_key_request" => Some(texts(&TOKEN_KEY_REQUESTS)),
         "entry" => Some(entries()),
         _ => None,
@@ -45,7 +53,8 @@ fn entries() -> Vec<Vec<u8>> {
     let recipes = RECIPES.map(|json| (EntryKind::Recipe, json, 1));
     let key_sets = KEY_SETS.map(|json| (EntryKind::KeySet, json, 1));
     let results = RESULTS.map(|json| (EntryKind::Result, json, 2));
-    [&recipes[..], &key_sets, &results]
+    let receipts = RECEIPTS.map(|json| (EntryKind::Receipt, json, 1));
+    [&recipes[..], &key_sets, &results, &receipts]
         .concat()
         .into_iter()
         .filter_map(|(kind, json, signatures)| entry(kind, json, signatures))
