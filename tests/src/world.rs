@@ -436,7 +436,7 @@ impl World {
         let policy = fs::read_to_string(self.path("policy"))?;
         let mut text = format!(
             "policy = \"\"\"\n{policy}\"\"\"\ninsecure_no_min_age = true\ninsecure_fresh_start = true\n\
-             insecure_no_tokens = {}\ninsecure_single_attester = {}\ntargeting_attributes = [\"minutes\"]\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\n\
+             insecure_no_tokens = {}\ninsecure_single_attester = {}\ntargeting_attributes = [\"minutes\"]\n[floors]\ndishonest_devices = 1\nmin_population = 2\n{}[budget]\nepsilon = 100.0\nlifetime_epsilon = 100.0\n\
              [[relays]]\noperator = \"relay.example\"\nurl = \"{}\"\n",
             self.tokens.is_none(),
             self.tokens.as_ref().is_some_and(|tokens| tokens.single),

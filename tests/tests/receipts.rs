@@ -39,7 +39,7 @@ fn answered(world: &World, name: &str, options: &[&str]) -> String {
 }
 
 fn collect(world: &World, name: &str) {
-    assert_eq!(world.collect(name).unwrap()["report_count"], 3);
+    assert_eq!(world.collect(name).unwrap()["count"], 3);
 }
 
 /// The receipts in the log, in its order.

@@ -66,7 +66,10 @@ impl AccountArgs {
             AccountCommand::Shuffle(args) => args.report()?,
             AccountCommand::Sample(args) => args.report()?,
             AccountCommand::Donation(args) => args.report()?,
-            AccountCommand::Compose(args) => args.report()?,
+            AccountCommand::Compose(args) => match args.converted()? {
+                None => args.report()?,
+                Some(events) => return output.value(&events).map(|()| Outcome::Yes),
+            },
         };
         report.print(output)?;
         Ok(Outcome::Yes)

@@ -22,7 +22,7 @@ pub(crate) struct DeviceArgs {
 enum DeviceCommand {
     /// Read the log, check recipes, and answer those that pass and that the budget allows.
     Run(Box<run::RunArgs>),
-    /// Show which recipes were considered, and how much of the budget is spent.
+    /// Show which recipes were considered, and how much is spent in this period and in the device's life.
     Log(log::LogArgs),
 }
 

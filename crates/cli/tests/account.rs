@@ -304,6 +304,45 @@ fn compose_reads_stdin() {
 }
 
 #[test]
+fn compose_reads_and_writes_events_of_dp_accounting() {
+    let folder = tempfile::tempdir().unwrap();
+    // As json.dumps(event.to_named_tuple()) writes it.
+    let step = r#"["dp_accounting.dp_event","GaussianDpEvent",5.1]"#;
+    let step = format!(r#"["dp_accounting.dp_event","PoissonSampledDpEvent",0.02,{step}]"#);
+    let list = format!(r#"["dp_accounting.dp_event","SelfComposedDpEvent",{step},2500]"#);
+    let path = write(folder.path(), &list);
+    let line = format!("compose --events {path} --format dp-accounting");
+    let single = answer("sampled-gaussian --rate 0.02 --steps 2500 --sigma 5.1 --delta 1e-8");
+    let value = answer(&format!("{line} --delta 1e-8"));
+    assert_eq!(value["epsilon"], single["epsilon"]);
+    // To our own events, and back.
+    let ours = shown(&format!("{line} --to sotto"));
+    let value: Value = serde_json::from_str(&ours).unwrap();
+    assert_eq!((&value["event"], &value["of"]["rate"]), (&"repeated".into(), &0.02.into()));
+    let path = write(folder.path(), &ours);
+    let theirs = shown(&format!("compose --events {path} --to dp-accounting"));
+    let value: Value = serde_json::from_str(&theirs).unwrap();
+    assert_eq!(value["module_name"], "dp_accounting.dp_event");
+    assert_eq!(
+        (&value["class_name"], &value["count"]),
+        (&"SelfComposedDpEvent".into(), &2500.into())
+    );
+    let path = write(folder.path(), &theirs);
+    assert_eq!(shown(&format!("compose --events {path} --format dp-accounting --to sotto")), ours);
+    refused(&format!("compose --events {path} --to sotto --delta 1e-8"), &["--to <FORMAT>"]);
+    let parts = ["$ is a DpEvent", "hint: give --format dp-accounting"];
+    refused(&format!("compose --events {path} --delta 1e-8"), &parts);
+    let other = r#"["dp_accounting.dp_event","RepeatAndSelectDpEvent",[],3,1]"#;
+    let path = write(folder.path(), other);
+    let line = format!("compose --events {path} --format dp-accounting --delta 1e-8");
+    let parts = ["RepeatAndSelectDpEvent is not counted here", "hint: write its (epsilon, delta)"];
+    refused(&line, &parts);
+    let path = write(folder.path(), r#"["dp_accounting.dp_event","NonPrivateDpEvent"]"#);
+    let value = answer(&format!("compose --events {path} --format dp-accounting --delta 1e-8"));
+    assert_eq!(value["epsilon"], "inf");
+}
+
+#[test]
 fn the_sentence_is_about_being_there() {
     let meaning = |line: &str| answer(line)["meaning"].as_str().unwrap().to_owned();
     let plain = meaning("gaussian --sigma 5.1 --delta 1e-8");

@@ -15,7 +15,10 @@ use zeroize::Zeroizing;
 use crate::sealing::SealingKey;
 
 /// The file begins with its version.
-const HEADER: &[u8] = b"sotto device state v2\n";
+const HEADER: &[u8] = b"sotto device state v3\n";
+
+/// The version before had no odometer. It is read, and the next write is of this version.
+const BEFORE: &[u8] = b"sotto device state v2\n";
 
 /// The largest state that is read: far more than any budget lets a device consider.
 const MAX_LEN: u64 = 64 * 1024 * 1024;
@@ -52,7 +55,10 @@ impl StateFile {
             return Err(damaged("the file is too long"));
         }
         let bytes = fs::read(path)?;
-        let Some(rest) = bytes.strip_prefix(HEADER) else {
+        let versions = [HEADER, BEFORE].into_iter();
+        let found =
+            versions.filter_map(|header| Some((header, bytes.strip_prefix(header)?))).next();
+        let Some((header, rest)) = found else {
             return Err(damaged(match bytes.first() {
                 Some(b'{') => {
                     "it is not sealed: an older version wrote it. Move it away; the device then \
@@ -61,7 +67,13 @@ impl StateFile {
                 _ => "it does not start with the header of a known version",
             }));
         };
-        serde_json::from_slice(&key.open(HEADER, rest)?).map_err(damaged)
+        let state: DeviceState =
+            serde_json::from_slice(&key.open(header, rest)?).map_err(damaged)?;
+        match state.has_lifetime() {
+            true => Ok(state),
+            false if header == BEFORE => state.with_lifetime().map_err(damaged),
+            false => Err(damaged("it lost what the device has spent in its life")),
+        }
     }
 }
 
@@ -156,9 +168,46 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use sotto_testing::crash::world;
+    use sotto_testing::recipe::{DAY, NOW};
+    use sotto_testing::world::seen;
     use sotto_wire::{Checkpoint, TreeHash};
 
     use super::*;
+
+    /// A state that has paid for a recipe, as the version before wrote it: without an odometer.
+    #[test]
+    fn a_state_of_the_version_before_opens_with_its_odometer_rebuilt() {
+        let (world, folder) = (world(), tempfile::tempdir().unwrap());
+        let (path, key) = (folder.path().join("state"), SealingKey::new([7; 32]));
+        let mut store = StateFile::open(&path, &key).unwrap();
+        let checkpoint = Checkpoint::parse(world.log.checkpoints[0].text()).unwrap();
+        store.commit(seen(checkpoint.clone(), NOW - 41 * DAY)).unwrap();
+        world.walk(&mut store, 1).unwrap();
+        let now = store.state().clone();
+        drop(store);
+        let mut old = serde_json::to_value(&now).unwrap();
+        old["ledger"].as_object_mut().unwrap().remove("lifetime").unwrap();
+        let text = serde_json::to_vec(&old).unwrap();
+        fs::write(&path, key.seal(BEFORE, &text).unwrap()).unwrap();
+        let mut store = StateFile::open(&path, &key).unwrap();
+        let reading =
+            |state: &DeviceState| state.lifetime().unwrap().unwrap().epsilon_spent(1e-5).unwrap();
+        assert!(reading(store.state()) >= reading(&now) && reading(&now) > 0.0);
+        assert!(reading(store.state()) < 1.001 * reading(&now));
+        assert_eq!(store.state().ledger(), now.ledger());
+        assert_eq!(store.state().audit(), now.audit());
+        // The next write is of this version, and says the same.
+        let upgraded = reading(store.state());
+        store.commit(seen(checkpoint, NOW)).unwrap();
+        drop(store);
+        assert!(fs::read(&path).unwrap().starts_with(HEADER));
+        assert_eq!(reading(&StateFile::read(&path, &key).unwrap()), upgraded);
+        // A state of this version that lost its odometer is damaged.
+        fs::write(&path, key.seal(HEADER, &text).unwrap()).unwrap();
+        let error = StateFile::read(&path, &key).unwrap_err().to_string();
+        assert!(error.contains("lost what the device has spent in its life"), "{error}");
+    }
 
     #[test]
     fn the_buffer_of_a_state_never_grows() {

@@ -1,22 +1,25 @@
-//! The ledger's privacy filter: can a device afford one more event, chosen after seeing the results
-//! of the earlier ones?
+//! The ledger's arithmetic: what has a device spent, and can it afford one more event, chosen after
+//! seeing the results of the earlier ones?
 //!
-//! **Guarantee.** Within one period, everything that a [`Filter`] admits is together
-//! `(epsilon, delta)`-differentially private for its [`Budget`], whoever chooses the events and
-//! however the choice depends on earlier results (Feldman, Zrnic, "Individual privacy accounting
-//! via a Renyi filter", 2021; Lecuyer, "Practical privacy filters and odometers with Renyi
-//! differential privacy", 2021). Over several periods the budgets add up.
+//! **The odometer.** Let `eps(T)` be what [`Filter::epsilon_spent`] says at `delta` after the
+//! transcript `T`. Whoever chooses the events, however the choice depends on earlier results, and
+//! whenever they stop: `P(S) <= E_Q [e^eps(T), T in S] + delta` for every set `S` of transcripts and
+//! both orders `(P, Q)` of two neighbours. So the reading is a guarantee at every moment.
 //!
-//! **Why.** For one order `a` fixed in advance, a process that stops before the sum of its
-//! divergences of order `a` exceeds a bound `r_a` has divergence `r_a` of order `a` at most (the
-//! Renyi filter), hence is `(epsilon, d)`-DP for the `d` that the conversion at `a` says. Here each
-//! order of the grid [`ORDERS`] has its own such bound, and an event is admitted if *some* order
-//! stays within its own. Sums never fall, so an order that is within its bound at the end always
-//! was: the final transcripts split into sets `E_a` (the first order that is within its bound), and
-//! on `E_a` the process has the same law as the process that stops by order `a`. The hockey-stick
-//! divergence adds up over disjoint sets, so it is at most the sum over the orders of `d`: with
-//! `d = (delta / 2) / (number of finite orders)` each, `delta / 2` in all. The infinite order (pure
-//! epsilons that add up) needs no delta.
+//! **The filter.** A [`Filter`] admits an event only if the reading stays within its [`Budget`]. So
+//! everything that it admits is together `(epsilon, delta)`-differentially private: in one period, or
+//! in all of its life if the period never changes. Over several periods the budgets add up, or a
+//! second filter counts on.
+//!
+//! **Why** (the derivation is in `docs/privacy-accounting.md`). For one order `a`, let `X` be the loss
+//! so far minus the sum of the divergences of order `a`. `e^((a-1) X)` is a supermartingale under
+//! `P`, so its mean is at most 1 whenever one stops. Hence the conversion to `(epsilon, d)` holds with
+//! the sum that is reached, although it depends on the results (Feldman, Zrnic, "Individual privacy
+//! accounting via a Renyi filter", 2021; Lecuyer, "Practical privacy filters and odometers with Renyi
+//! differential privacy", 2021). The reading is the least over the orders of the grid [`ORDERS`]: the
+//! transcripts split by the order that gives it, and the hockey-stick divergence adds up over
+//! disjoint sets. Each order has its own part `d`, and together they have `delta / 2`
+//! (`filter/conversion.rs`). The infinite order (pure epsilons that add up) needs no delta.
 //!
 //! **Black boxes** known only by `(epsilon, delta)` are, with probability `1 - delta`, pure (see
 //! [`crate::rdp`]). Their deltas add up; the sum may reach the other `delta / 2`. The probability
@@ -29,6 +32,7 @@
 //! covers.
 
 mod charge;
+mod conversion;
 mod stored;
 
 pub use charge::{Charge, DELTA_UNIT, ORDERS, RDP_UNIT};
@@ -36,15 +40,8 @@ pub use charge::{Charge, DELTA_UNIT, ORDERS, RDP_UNIT};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{delta as check_delta, positive};
-use crate::math::up;
-use crate::{Adjacency, Error, closed};
-use charge::{delta_of, rdp_of};
-
-/// How many orders of the grid are finite: all but the last.
-const FINITE: usize = ORDERS.len() - 1;
-
-/// The relative rounding error of the conversion.
-const MARGIN: f64 = 1e-12;
+use crate::{Adjacency, Error};
+use charge::delta_of;
 
 /// What may be spent in one period.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,26 +144,6 @@ impl Spent {
         sum.delta = sum.delta.saturating_add(charge.delta);
         sum
     }
-
-    /// The smallest epsilon whose filter would have admitted all of this, with `share` for the
-    /// conversion.
-    fn epsilon(&self, share: f64) -> Result<f64, Error> {
-        if *self == Self::NOTHING {
-            return Ok(0.0);
-        }
-        let each = share / FINITE as f64;
-        let mut best = f64::INFINITY;
-        for (order, units) in ORDERS.into_iter().zip(self.rdp) {
-            let rdp = rdp_of(units);
-            let epsilon = if order == f64::INFINITY {
-                rdp
-            } else {
-                up(closed::rdp_to_epsilon(order, rdp, each)?, MARGIN)
-            };
-            best = best.min(epsilon);
-        }
-        Ok(best)
-    }
 }
 
 impl Filter {
@@ -207,16 +184,22 @@ impl Filter {
         Ok(())
     }
 
-    /// The smallest epsilon of a filter at `delta` that would have admitted what this period has
-    /// spent; infinite if the deltas of black boxes exceed half of `delta`. For display only: the
-    /// guarantee is the budget's, since an epsilon read off afterwards is itself a result.
+    /// Adds what has been spent in this period without being counted, whether or not the budget
+    /// covers it.
+    pub fn add(&mut self, charge: &Charge) {
+        self.spent = self.spent.plus(charge);
+    }
+
+    /// What this period has spent at `delta`, which is also the smallest epsilon of a filter that
+    /// would have admitted it; infinite if the deltas of black boxes exceed half of `delta`. It holds
+    /// although it depends on the results: see the odometer above.
     pub fn epsilon_spent(&self, delta: f64) -> Result<f64, Error> {
         check_delta(delta)?;
         let share = 0.5 * delta;
         if delta_of(self.spent.delta) > share {
             return Ok(f64::INFINITY);
         }
-        self.spent.epsilon(share)
+        Ok(self.reading(&self.spent, share))
     }
 
     /// The sum of the deltas of the black boxes of this period.
@@ -242,14 +225,20 @@ impl Filter {
         if sum > share {
             return Err(Refused::Delta { would_be: sum, share });
         }
-        // The budget has been checked, so the conversion cannot fail; if it did, nothing would be
-        // affordable.
-        let would_be = after.epsilon(share).unwrap_or(f64::INFINITY);
+        let would_be = self.reading(&after, share);
         if would_be > self.budget.epsilon {
-            let spent = before.epsilon(share).unwrap_or(f64::INFINITY);
+            let spent = self.reading(before, share);
             return Err(Refused::Epsilon { spent, would_be, budget: self.budget.epsilon });
         }
         Ok((after, would_be))
+    }
+
+    /// The epsilon of these sums, with `share` of delta for the conversion.
+    fn reading(&self, spent: &Spent, share: f64) -> f64 {
+        if *spent == Spent::NOTHING {
+            return 0.0;
+        }
+        conversion::epsilon(&spent.rdp, self.budget.epsilon, share)
     }
 }
 

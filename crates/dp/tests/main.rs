@@ -13,6 +13,7 @@ mod figures;
 mod filter;
 mod mechanism;
 mod monotone;
+mod odometer;
 mod pld;
 mod properties;
 mod rdp;

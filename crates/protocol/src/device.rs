@@ -24,6 +24,7 @@
 
 mod consider;
 mod gateway;
+mod ledger;
 mod pass;
 mod schedule;
 mod state;

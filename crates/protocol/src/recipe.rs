@@ -55,7 +55,7 @@ pub struct Cost {
     pub judgement: Judgement,
     /// The same in micro-units, rounded up.
     pub epsilon_micro: u64,
-    /// What the ledger is charged.
+    /// What the ledger is charged, under replacement.
     pub charge: Charge,
 }
 
@@ -328,7 +328,7 @@ fn price(recipe: &Recipe) -> Result<Option<Cost>, Silence> {
             show_micro(epsilon_micro)
         )));
     }
-    let charge = Charge::black_box(judgement.epsilon, judgement.delta, judgement.adjacency)
+    let charge = Charge::replacing(judgement.epsilon, judgement.delta, judgement.adjacency)
         .map_err(|error| refuse(error.to_string()))?;
     Ok(Some(Cost { judgement, epsilon_micro, charge }))
 }

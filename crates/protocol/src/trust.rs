@@ -73,6 +73,11 @@ impl Trust {
         self.budget
     }
 
+    /// The cap on what a device spends in its whole life.
+    pub fn lifetime(&self) -> Budget {
+        self.settings.budget.lifetime()
+    }
+
     /// The same for a reader of the log that seals nothing to the keys in it: an aggregator also
     /// serves devices that do not require the hybrid suite.
     pub fn with_any_suite(mut self) -> Self {

@@ -1,5 +1,6 @@
 //! `sotto account compose`: several releases, described in a file.
 
+mod dp_accounting;
 mod events;
 mod fields;
 mod json;
@@ -8,10 +9,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use sotto_dp::account::{Accountant, Question};
 use sotto_dp::{Adjacency, Shape};
 
+use self::events::Format;
 use super::flags::{
     self, Guarantee, Honest, adjacency, counted, explain_event, not_one_left_out, shape, shape_name,
 };
@@ -33,13 +35,24 @@ use crate::output::WithHint;
     sampled_without_replacement population sample of\n  \
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
-    shuffled n of                         random_allocation slots of\n  \
-    composed of                           repeated times of\n\n\
-    docs/privacy-accounting.md has the units, the ranges and the rules for nesting.")]
+    count_only rate population            shuffled n of\n  \
+    random_allocation slots of            composed of\n  \
+    repeated times of\n\n\
+    docs/privacy-accounting.md has the units, the ranges and the rules for nesting.\n\n\
+    Events of dp-accounting, as json.dumps(event.to_named_tuple()) writes them:\n  \
+    echo '[\"dp_accounting.dp_event\",\"GaussianDpEvent\",5.1]' |\n    \
+    sotto account compose --events - --format dp-accounting --delta 1e-8")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     events: PathBuf,
+    /// The format of the events.
+    #[arg(long, value_name = "FORMAT", default_value = "sotto")]
+    format: Format,
+    /// Print the events in this format, and count nothing.
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["epsilon", "delta", "accountant",
+        "adjacency", "shape", "honest"])]
+    to: Option<Format>,
     #[command(flatten)]
     guarantee: Guarantee,
     /// The method of accounting.
@@ -57,11 +70,18 @@ pub(super) struct ComposeArgs {
 }
 
 impl ComposeArgs {
+    /// The events in the format that was asked for, if one was.
+    pub(super) fn converted(&self) -> Result<Option<Value>> {
+        let Some(format) = self.to else { return Ok(None) };
+        let event = events::read(&self.events, self.format, None)?.event;
+        events::written(&event, format).map(Some)
+    }
+
     pub(super) fn report(self) -> Result<Report> {
         let honest = self.honest.fraction()?;
         let (epsilon, given) = self.guarantee.checked()?;
         let adjacency = self.adjacency;
-        let written = events::read(&self.events, self.shape)?;
+        let written = events::read(&self.events, self.format, self.shape)?;
         if self.shape.is_some() && written.shaped == 0 && adjacency != Adjacency::Replace {
             return Err(anyhow!("--shape has no meaning: no event leaves its shape unset"))
                 .hint("leave it out, or give --adjacency replace");

@@ -6,12 +6,15 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use sotto_client::StateFile;
+use sotto_dp::filter::{Budget, Filter};
+use sotto_dp::number::{exact, up};
 use sotto_protocol::Moment;
 use sotto_protocol::device::{AuditLine, DeviceState};
 use sotto_protocol::recipe::show_micro;
 
 use super::state_key;
 use crate::output::{Outcome, Output};
+use crate::recipe::words::certainty;
 use crate::time_text::show_moment;
 use crate::vocabulary::{Epsilon, Time};
 
@@ -52,18 +55,46 @@ impl LogArgs {
                 output.entry("    ", format!("fallback used: {reason}"))?;
             }
         }
-        if let Some((spent, budget)) = spent(&state) {
-            output.line(format!("\nSpent in this period: epsilon {spent:.4} of {budget}"))?;
+        for line in totals(&state) {
+            output.prose(line)?;
         }
         Ok(Outcome::Yes)
     }
 }
 
-/// How much of the period's budget is spent.
-fn spent(state: &DeviceState) -> Option<(f64, f64)> {
-    let ledger = state.ledger()?;
-    let budget = ledger.budget();
-    Some((ledger.epsilon_spent(budget.delta).ok()?, budget.epsilon))
+/// What has been spent at a budget's delta, and the budget.
+fn spent(filter: Option<&Filter>) -> Option<(f64, Budget)> {
+    let budget = filter?.budget();
+    Some((filter?.epsilon_spent(budget.delta).ok()?, budget))
+}
+
+/// What has been spent in the device's life.
+fn lifetime(state: &DeviceState) -> Option<(f64, Budget)> {
+    spent(state.lifetime()?.ok().as_ref())
+}
+
+/// How much is spent, for people.
+fn totals(state: &DeviceState) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some((spent, budget)) = spent(state.ledger()) {
+        let budget = exact(budget.epsilon);
+        lines.push(String::new());
+        lines.push(format!("Spent in this period: epsilon {} of {budget}", up(spent)));
+    }
+    if let Some((spent, cap)) = lifetime(state) {
+        let (shown, limit) = (up(spent), exact(cap.epsilon));
+        lines.push(format!("Spent in this device's life: epsilon {shown} of {limit}"));
+        lines.push(String::new());
+        lines.push(format!(
+            "Suppose somebody considers two versions of your data equally likely (50 in 100 each). From \
+             everything that this device has ever answered they can become at most {} in 100 sure of one \
+             of them. This can fail with a chance of less than {}. A new period does not change this \
+             total. When it reaches {limit}, the device answers nothing more.",
+            certainty(spent),
+            exact(cap.delta),
+        ));
+    }
+    lines
 }
 
 /// What the device remembers.
@@ -72,6 +103,9 @@ struct History<'a> {
     considered: Vec<Considered<'a>>,
     epsilon_spent: Option<Epsilon>,
     epsilon_budget: Option<Epsilon>,
+    lifetime_epsilon_spent: Option<Epsilon>,
+    lifetime_epsilon_cap: Option<Epsilon>,
+    lifetime_delta: Option<f64>,
     #[serde(flatten)]
     witnessed_time: Time,
 }
@@ -92,7 +126,7 @@ struct Considered<'a> {
 
 impl<'a> History<'a> {
     fn of(state: &'a DeviceState) -> Self {
-        let spent = spent(state);
+        let (period, lifetime) = (spent(state.ledger()), lifetime(state));
         let considered = |line: &'a AuditLine| Considered {
             at: Time::new("at", line.at),
             recipe_id: line.recipe.to_string(),
@@ -103,8 +137,11 @@ impl<'a> History<'a> {
         };
         Self {
             considered: state.audit().iter().map(considered).collect(),
-            epsilon_spent: spent.map(|(spent, _)| Epsilon(spent)),
-            epsilon_budget: spent.map(|(_, budget)| Epsilon(budget)),
+            epsilon_spent: period.map(|(spent, _)| Epsilon(spent)),
+            epsilon_budget: period.map(|(_, budget)| Epsilon(budget.epsilon)),
+            lifetime_epsilon_spent: lifetime.map(|(spent, _)| Epsilon(spent)),
+            lifetime_epsilon_cap: lifetime.map(|(_, cap)| Epsilon(cap.epsilon)),
+            lifetime_delta: lifetime.map(|(_, cap)| cap.delta),
             // Before any checkpoint there is none.
             witnessed_time: Time::new(
                 "witnessed_time",
@@ -113,3 +150,4 @@ impl<'a> History<'a> {
         }
     }
 }
+

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::{Serialize, Serializer};
 use sotto_dp::crowd::Crowd;
-use sotto_dp::filter::{Affordable, Filter};
+use sotto_dp::filter::{Affordable, Budget, Filter};
 use sotto_dp::mechanism::Colluding;
 use sotto_dp::number::{down, up, up_short};
 use sotto_dp::published;
@@ -329,30 +329,33 @@ fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) 
         }
     }
     match assessment.cost() {
-        None => found.ok(Check::Ledger, "nothing is charged"),
-        Some(cost) => ledger(cost, trust, found),
+        None => {
+            found.ok(Check::Ledger, "nothing is charged");
+            found.ok(Check::Lifetime, "nothing is charged");
+        }
+        Some(cost) => {
+            let days = trust.settings().budget.period_s as f64 / 86_400.0;
+            let period = format!("a period of {} days", up_short(days));
+            ledger(cost, Check::Ledger, trust.budget(), &period, found);
+            ledger(cost, Check::Lifetime, trust.lifetime(), "a device's life", found);
+        }
     }
 }
 
-/// Whether the whole budget of a period covers the recipe, and how often.
-fn ledger(cost: &Cost, trust: &Trust, found: &mut Findings) {
-    let refuse = |reason: String| Silence { check: Check::Ledger, reason };
-    let filter = match Filter::new(trust.budget(), 0) {
-        Ok(filter) => filter,
-        Err(error) => return found.failed(refuse(error.to_string())),
-    };
-    match filter.may_afford(0, &cost.charge) {
-        Err(refused) => found.failed(refuse(refused.to_string())),
+/// Whether the whole budget covers the recipe, and what it leaves.
+fn ledger(cost: &Cost, check: Check, budget: Budget, of: &str, found: &mut Findings) {
+    let afforded = Filter::new(budget, 0)
+        .map_err(|error| error.to_string())
+        .and_then(|it| it.may_afford(0, &cost.charge).map_err(|refused| refused.to_string()));
+    match afforded {
+        Err(reason) => found.failed(Silence { check, reason }),
         Ok(Affordable { left, .. }) => {
-            let days = trust.settings().budget.period_s as f64 / 86_400.0;
-            let budget = trust.budget().epsilon;
             let text = format!(
-                "it leaves epsilon {} of the {} of a period of {} days",
+                "it leaves epsilon {} of the {} of {of}",
                 down(left),
-                up_short(budget),
-                up_short(days)
+                up_short(budget.epsilon)
             );
-            found.ok(Check::Ledger, text);
+            found.ok(check, text);
         }
     }
 }

@@ -203,7 +203,7 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
         "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
          seeing the result they can be at most {} in 100 sure of one of them. Your device computes \
          this itself, and assumes that up to {} other devices lie.",
-        certainty(judged.epsilon),
+        words::certainty(judged.epsilon),
         grouped(recipe.aggregation.min_batch / 2)
     )];
     text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
@@ -213,7 +213,7 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
     Ok(text)
 }
 
-/// How often the budget of a period covers such a recipe.
+/// How often the budget of a period covers such a recipe, if the device's life allows it.
 fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
     let days = (trust.settings().budget.period_s as f64 / 86_400.0).round().max(1.0) as u64;
     let affordable = match Assessment::new(recipe.clone()).ok().as_ref().and_then(Assessment::cost)
@@ -234,8 +234,10 @@ fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
 }
 
 fn times(charge: &Charge, trust: &Trust) -> Result<u64> {
-    let mut filter = Filter::new(trust.budget(), 0)?;
-    let paid = (0..MOST).take_while(|_| filter.charge(0, charge).is_ok()).count();
+    let (mut filter, mut lifetime) =
+        (Filter::new(trust.budget(), 0)?, Filter::new(trust.lifetime(), 0)?);
+    let mut pays = || filter.charge(0, charge).is_ok() && lifetime.charge(0, charge).is_ok();
+    let paid = (0..MOST).take_while(|_| pays()).count();
     Ok(paid as u64)
 }
 
@@ -255,13 +257,13 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
         ));
         return Ok(text);
     };
-    let alone = certainty(local);
+    let alone = words::certainty(local);
     if let Some(found) = colluding(recipe)? {
         text.push(format!(
             "If {leader} and {helper} combine their parts, they see each answer after the dice, but not \
              whose it is. With {} honest devices around you, they can be at most {} in 100 sure.",
             grouped(found.honest_devices),
-            certainty(found.epsilon)
+            words::certainty(found.epsilon)
         ));
     }
     text.push(format!(
@@ -269,16 +271,6 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
          {alone} in 100 sure."
     ));
     Ok(text)
-}
-
-/// How sure somebody who starts at 50 in 100 can become. Rounded up.
-fn certainty(epsilon: f64) -> String {
-    let percent = 100.0 / (1.0 + libm::exp(-epsilon));
-    match percent {
-        percent if percent <= 99.0 => format!("{}", percent.ceil()),
-        percent if percent < 99.9 => format!("{:.1}", (percent * 10.0).ceil() / 10.0),
-        _ => "almost 100".to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -296,9 +288,9 @@ mod tests {
             (5.0, "99.4"),
             (20.0, "almost 100"),
         ] {
-            assert_eq!(certainty(epsilon), text, "{epsilon}");
+            assert_eq!(words::certainty(epsilon), text, "{epsilon}");
         }
-        assert_eq!(certainty(f64::INFINITY), "almost 100");
+        assert_eq!(words::certainty(f64::INFINITY), "almost 100");
     }
 
     #[test]

@@ -31,6 +31,16 @@ pub(crate) fn one_in(probability: Probability) -> String {
     }
 }
 
+/// How sure somebody who starts at 50 in 100 can become. Rounded up.
+pub(crate) fn certainty(epsilon: f64) -> String {
+    let percent = 100.0 / (1.0 + libm::exp(-epsilon));
+    match percent {
+        percent if percent <= 99.0 => format!("{}", percent.ceil()),
+        percent if percent < 99.9 => format!("{:.1}", (percent * 10.0).ceil() / 10.0),
+        _ => "almost 100".to_owned(),
+    }
+}
+
 /// `2026-11-20T00:00:00Z`.
 pub(crate) fn moment(posix_seconds: u64) -> String {
     show_moment(Moment(posix_seconds))

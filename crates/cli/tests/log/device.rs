@@ -69,13 +69,21 @@ fn a_recipe_is_considered_once_and_the_coin_is_told_nobody() {
         assert_eq!(lines[1], "    How many devices are in each region.");
         assert!(lines[3].starts_with("Spent in this period: epsilon "), "{shown}");
         assert!(lines[3].ends_with(" of 2"), "{shown}");
-        assert_eq!(lines.len(), 4);
+        assert!(lines[4].starts_with("Spent in this device's life: epsilon "), "{shown}");
+        assert!(lines[4].ends_with(" of 10"), "{shown}");
+        let text = lines[6..].join(" ");
+        assert!(text.contains(" in 100 sure of one of them."), "{shown}");
+        assert!(text.contains("When it reaches 10, the device answers nothing more."), "{shown}");
         let shown = world.run(&["device", "log", "--state", "device.json", "--json"]).json(0);
         let spent = shown["epsilon_spent"].as_f64().unwrap();
         let expected = epsilon(recipe) as f64 / 1e6;
         assert!(expected > 0.0);
         assert!((spent - expected).abs() < 2e-6, "{spent} {expected}");
         assert_eq!(shown["epsilon_budget"], 2.0);
+        let spent = shown["lifetime_epsilon_spent"].as_f64().unwrap();
+        assert!((spent - expected).abs() < 2e-6, "{spent} {expected}");
+        assert_eq!(shown["lifetime_epsilon_cap"], 10.0);
+        assert_eq!(shown["lifetime_delta"], 1e-5);
         assert_eq!(shown["considered"].as_array().unwrap().len(), 1);
         let mut fields: Vec<&String> = shown["considered"][0].as_object().unwrap().keys().collect();
         fields.sort();
@@ -87,6 +95,18 @@ fn a_recipe_is_considered_once_and_the_coin_is_told_nobody() {
     assert!(asked.len() >= 3, "{}", asked.len());
     assert!(asked.iter().all(|request| *request == asked[0]));
     assert!(asked[0].0.starts_with("POST /tasks/") && !asked[0].1.is_empty());
+}
+
+#[test]
+fn a_spent_life_is_a_reason_of_its_own() {
+    let world = world(&unanswered());
+    world.trust(|trust| trust.budget.lifetime_epsilon = 1e-6);
+    let said = run(&world, &[]).says(0);
+    let reason =
+        "silent      regions: lifetime: in this device's whole life it would take epsilon from 0";
+    assert!(said.starts_with(reason) && said.contains("above the budget of 0.000001"), "{said}");
+    let shown = world.run(&["device", "log", "--state", "device.json", "--json"]).json(0);
+    assert_eq!(shown["lifetime_epsilon_spent"], serde_json::Value::Null, "nothing is charged");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sotto_testing::world::seen;
 use crate::device::files::sealing_key;
 
 /// The first bytes of a file; the nonce follows.
-const HEADER: &[u8] = b"sotto device state v2\n";
+const HEADER: &[u8] = b"sotto device state v3\n";
 
 /// A state that uses every field, and its file.
 fn lived() -> (tempfile::TempDir, std::path::PathBuf, DeviceState) {
@@ -66,7 +66,7 @@ fn a_file_that_was_cut_emptied_or_replaced_is_an_error() {
         [HEADER, &[0; 12], &empty].concat(),
         [&bytes[..], &bytes].concat(),
         // The bytes of another version do not open as this one.
-        bytes.iter().copied().map(|byte| if byte == b'2' { b'3' } else { byte }).collect(),
+        bytes.iter().copied().map(|byte| if byte == b'3' { b'2' } else { byte }).collect(),
     ];
     for other in others {
         assert!(matches!(opens(&other), Err(StateError::Damaged(_) | StateError::Sealed)));

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::stored;
+use super::{conversion::MARGIN, stored};
+use crate::math::{exp, up};
 use crate::rdp::rounding::count_up;
 use crate::{Adjacency, Error, Event, Shape, rdp};
 
@@ -76,6 +77,21 @@ impl Charge {
     pub fn black_box(epsilon: f64, delta: f64, adjacency: Adjacency) -> Result<Self, Error> {
         let event = Event::ApproximateDp { epsilon, delta };
         Self::of_event(&event, adjacency, Shape::Vector)
+    }
+
+    /// The charge under replacement for an event of which only an `(epsilon, delta)` under `adjacency`
+    /// is known: one ledger takes both.
+    ///
+    /// Replacing a value is to remove the device and to add another, or to set the value to zero and
+    /// to set another: two steps. `P <= e^epsilon M + delta` and `M <= e^epsilon Q + delta` give
+    /// `P <= e^(2 epsilon) Q + (1 + e^epsilon) delta` on every set.
+    pub fn replacing(epsilon: f64, delta: f64, adjacency: Adjacency) -> Result<Self, Error> {
+        if adjacency == Adjacency::Replace {
+            return Self::black_box(epsilon, delta, adjacency);
+        }
+        Event::ApproximateDp { epsilon, delta }.check()?;
+        let both = if delta > 0.0 { up((1.0 + exp(epsilon)) * delta, MARGIN) } else { 0.0 };
+        Self::black_box((2.0 * epsilon).min(f64::MAX), both.min(1.0), Adjacency::Replace)
     }
 
     /// Its divergence at each order of [`ORDERS`]; infinite where there is none.

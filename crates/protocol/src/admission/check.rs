@@ -46,13 +46,15 @@ pub enum Check {
     Targeting,
     /// The epsilon that the device computes is at most the claim.
     Claim,
-    /// The ledger can pay for it.
+    /// The ledger can pay for it from the period's budget.
     Ledger,
+    /// It stays below the cap on what the device spends in its life.
+    Lifetime,
 }
 
 impl Check {
     /// All checks, in order.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Canonical,
         Self::AuthorSignature,
         Self::Inclusion,
@@ -75,6 +77,7 @@ impl Check {
         Self::Targeting,
         Self::Claim,
         Self::Ledger,
+        Self::Lifetime,
     ];
 
     /// A short name, for people and machines.
@@ -102,6 +105,7 @@ impl Check {
             Self::Targeting => "targeting",
             Self::Claim => "claim",
             Self::Ledger => "ledger",
+            Self::Lifetime => "lifetime",
         }
     }
 }

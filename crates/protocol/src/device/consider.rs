@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
-use sotto_dp::filter::Filter;
 use sotto_wire::recipe::Probability;
 use sotto_wire::{KeyName, TreeHash};
 
+use super::ledger::charge;
 use super::state::{
-    AuditLine, Change, Consider, DeviceState, Ledger, Pending, Route, SeenKeySet, name_key,
+    AuditLine, Change, Consider, DeviceState, Pending, Route, SeenKeySet, name_key,
 };
 use super::tokens;
 use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
@@ -115,7 +115,8 @@ pub fn consider(
         return Err(Silence::new(Check::Conditions, "the host's conditions are not met"));
     }
     let paid = match assessment.is_for(host.attributes) {
-        true => charge(state, admitted, trust),
+        // A recipe without a claim gets here only with an insecure setting.
+        true => assessment.cost().map(|cost| charge(state, &cost.charge, trust)).transpose(),
         false => Err(Silence::new(Check::Targeting, "this device is not in the audience")),
     };
     let route = route(admitted, trust)?;
@@ -272,29 +273,4 @@ fn check_open(admitted: &Admitted, state: &DeviceState, now: Moment) -> Result<(
         return Err(Silence::new(Check::Open, "it has closed"));
     }
     Ok(())
-}
-
-/// The ledger after the charge; `None` for a recipe without a claim, which gets here only with an
-/// insecure setting.
-fn charge(
-    state: &DeviceState,
-    admitted: &Admitted,
-    trust: &Trust,
-) -> Result<Option<Ledger>, Silence> {
-    let Some(cost) = admitted.assessment.cost() else { return Ok(None) };
-    let refuse = |reason: String| Silence::new(Check::Ledger, reason);
-    let next_end = trust.period_end(state.time);
-    // Periods are numbered consecutively, whatever their length.
-    let (filter, period, ends) = match &state.ledger {
-        None => (Filter::new(trust.budget(), 0), 0, next_end),
-        Some(Ledger { ends, filter }) => {
-            let over = state.time >= *ends;
-            let period = filter.period() + u64::from(over);
-            let ends = if over { next_end } else { *ends };
-            (filter.clone().with_budget(trust.budget()), period, ends)
-        }
-    };
-    let mut filter = filter.map_err(|error| refuse(error.to_string()))?;
-    filter.charge(period, &cost.charge).map_err(|refused| refuse(refused.to_string()))?;
-    Ok(Some(Ledger { ends, filter }))
 }

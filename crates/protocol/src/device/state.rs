@@ -9,6 +9,7 @@ use sotto_dp::filter::Filter;
 use sotto_wire::recipe::{Recipe, Signer};
 use sotto_wire::{Checkpoint, EntryId, HpkeConfig, KeyName, TreeHash};
 
+use super::ledger::Ledger;
 use super::tokens::{ClientSeed, RecipeTokens, TokenChange};
 use crate::recipe::windows::GRACE_S;
 use crate::{Moment, base64url};
@@ -17,7 +18,7 @@ use crate::{Moment, base64url};
 pub const MAX_SENDS: u32 = 5;
 
 /// How many lines of the device's history are kept, the newest.
-const MAX_AUDIT_LINES: usize = 1_000;
+pub(super) const MAX_AUDIT_LINES: usize = 1_000;
 
 /// Where a device keeps its state.
 ///
@@ -121,16 +122,6 @@ pub struct SeenGateway {
     /// The gateway's key.
     #[serde(with = "config_text")]
     pub config: HpkeConfig,
-}
-
-/// What has been spent in a period, and when the period ends. The end is fixed when the period
-/// begins. A new period length takes effect with the next period: otherwise a change of settings
-/// would be a new budget.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Ledger {
-    pub(super) ends: u64,
-    pub(super) filter: Filter,
 }
 
 /// A checkpoint that was accepted.
@@ -401,9 +392,29 @@ impl DeviceState {
         self.recipes.get_mut(recipe)?.pending.as_mut()
     }
 
-    /// What has been spent, if anything ever was.
+    /// What has been spent in this period, if anything ever was.
     pub fn ledger(&self) -> Option<&Filter> {
         self.ledger.as_ref().map(|ledger| &ledger.filter)
+    }
+
+    /// The odometer: what has been spent in the device's whole life, if anything ever was.
+    pub fn lifetime(&self) -> Option<Result<Filter, sotto_dp::Error>> {
+        self.ledger.as_ref().map(|ledger| ledger.lifetime(&self.audit))
+    }
+
+    /// Whether what was spent in the device's life is stored, if anything was spent. It is not in
+    /// states of version 2.
+    pub fn has_lifetime(&self) -> bool {
+        self.ledger.as_ref().is_none_or(|ledger| ledger.lifetime.is_some())
+    }
+
+    /// The same state, with what is known of the device's life before there was an odometer.
+    pub fn with_lifetime(mut self) -> Result<Self, sotto_dp::Error> {
+        let lifetime = self.lifetime().transpose()?;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.lifetime = lifetime;
+        }
+        Ok(self)
     }
 
     /// The device's history, oldest first.

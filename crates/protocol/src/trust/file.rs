@@ -55,7 +55,7 @@ pub struct TrustFile {
     /// Attributes that a predicate may read, because they are not sensitive.
     #[serde(default)]
     pub targeting_attributes: BTreeSet<String>,
-    /// What may be spent in a period.
+    /// What may be spent in a period, and in a device's life.
     #[serde(default)]
     pub budget: BudgetFile,
     /// Whether everything must be sealed with the hybrid suite, X-Wing: shares, requests to gateways
@@ -185,7 +185,7 @@ impl Default for Floors {
     }
 }
 
-/// The budget of a period.
+/// The budget of a period, and the cap on a device's whole life. Whichever is reached first counts.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetFile {
@@ -195,12 +195,36 @@ pub struct BudgetFile {
     pub delta: f64,
     /// The length of a period.
     pub period_s: u64,
+    /// The epsilon of everything that a device ever answers. Once it is spent, the device answers
+    /// nothing more.
+    pub lifetime_epsilon: f64,
+    /// The delta of the same.
+    pub lifetime_delta: f64,
+}
+
+impl BudgetFile {
+    fn period(&self) -> Budget {
+        let (epsilon, delta) = (self.epsilon, self.delta);
+        Budget { epsilon, delta, adjacency: Adjacency::Replace }
+    }
+
+    /// The cap on a device's life.
+    pub(crate) fn lifetime(&self) -> Budget {
+        let (epsilon, delta) = (self.lifetime_epsilon, self.lifetime_delta);
+        Budget { epsilon, delta, adjacency: Adjacency::Replace }
+    }
 }
 
 impl Default for BudgetFile {
-    /// Epsilon 2 in four weeks.
+    /// Epsilon 2 in four weeks, 10 in a device's life.
     fn default() -> Self {
-        Self { epsilon: 2.0, delta: 1e-6, period_s: 28 * DAY_S }
+        Self {
+            epsilon: 2.0,
+            delta: 1e-6,
+            period_s: 28 * DAY_S,
+            lifetime_epsilon: 10.0,
+            lifetime_delta: 1e-5,
+        }
     }
 }
 
@@ -293,9 +317,9 @@ fn policy(text: &str) -> Result<TlogPolicy, TrustError> {
 
 fn budget(file: &BudgetFile) -> Result<Budget, TrustError> {
     let at = TrustError::at("budget");
-    let (epsilon, delta) = (file.epsilon, file.delta);
-    let budget = Budget { epsilon, delta, adjacency: Adjacency::Replace };
+    let budget = file.period();
     budget.check().map_err(|error| at(&error))?;
+    file.lifetime().check().map_err(|error| at(&format!("lifetime: {error}")))?;
     if file.period_s == 0 {
         return Err(at(&"period_s must be at least 1"));
     }

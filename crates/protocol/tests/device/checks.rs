@@ -100,11 +100,13 @@ fn who_sends_does_not_depend_on_audience_or_budget() {
     plan.trust.floors.max_rate = Probability::ONE;
     plan.recipe.sampling.rate = Probability::new(1, 2).unwrap();
     plan.recipe.sampling.cover = Probability::new(1, 4).unwrap();
-    plan.trust.budget.epsilon = 50.0;
+    (plan.trust.budget.epsilon, plan.trust.budget.lifetime_epsilon) = (50.0, 50.0);
     plan.reclaim();
     let member = plan.build();
     plan.trust.budget.epsilon = 1e-6;
     let poor = plan.build();
+    (plan.trust.budget.epsilon, plan.trust.budget.lifetime_epsilon) = (50.0, 1e-6);
+    let worn = plan.build();
     plan.attributes.insert("tier".to_owned(), Value::String("silver".to_owned()));
     let outsider = plan.build();
     let sent = |world: &World, seed| {
@@ -117,7 +119,7 @@ fn who_sends_does_not_depend_on_audience_or_budget() {
     for seed in 0..64 {
         let (answer, nothing) = sent(&member, seed);
         kinds.insert(answer);
-        for world in [&poor, &outsider] {
+        for world in [&poor, &worn, &outsider] {
             assert_eq!(sent(world, seed), (answer.map(|_| true), nothing), "{seed}");
         }
     }
@@ -153,9 +155,11 @@ fn assert_untouched(row: &Row, before: &DeviceState, after: &DeviceState, world:
     // A device that is not in the audience, or cannot pay, sends cover: it answers and pays nothing.
     let added = after.pending().filter(|new| !before.pending().any(|old| old == *new));
     let added: Vec<_> = added.map(|(_, pending)| &pending.report).collect();
-    if matches!(row.check, Check::Targeting | Check::Ledger) && !added.is_empty() {
+    if matches!(row.check, Check::Targeting | Check::Ledger | Check::Lifetime) && !added.is_empty()
+    {
         assert!(added.len() == 1 && is_cover(added[0]), "{words}");
         assert_eq!((before.ledger(), before.audit()), (after.ledger(), after.audit()), "{words}");
+        assert_eq!(before.lifetime(), after.lifetime(), "{words}");
         return;
     }
     assert_eq!(before.pending().count(), after.pending().count(), "{words}");

@@ -23,11 +23,14 @@ fn id(rng: &mut ChaCha20Rng) -> String {
 fn ledger(rng: &mut ChaCha20Rng) -> Value {
     let budget = Budget { epsilon: 2.0, delta: 1e-6, adjacency: Adjacency::Replace };
     let mut filter = Filter::new(budget, 3).unwrap();
+    let mut lifetime = Filter::new(Budget { epsilon: 10.0, ..budget }, 0).unwrap();
     for _ in 0..rng.next_u32() % 20 {
         let epsilon = f64::from(rng.next_u32() % 1_000 + 1) / 1e4;
-        let _ = filter.charge(4, &Charge::black_box(epsilon, 1e-9, Adjacency::Replace).unwrap());
+        let charge = Charge::black_box(epsilon, 1e-9, Adjacency::Replace).unwrap();
+        let _ = filter.charge(4, &charge);
+        lifetime.add(&charge);
     }
-    json!({ "ends": rng.next_u64(), "filter": filter })
+    json!({ "ends": rng.next_u64(), "filter": filter, "lifetime": lifetime })
 }
 
 /// Some entries of a map.
@@ -170,9 +173,12 @@ fn a_damaged_ledger_never_reads_as_a_cheaper_one() {
     let mut store = world.device();
     world.walk(&mut store, 2).unwrap();
     let text = serde_json::to_string(store.state()).unwrap();
-    let spent = |state: &DeviceState| state.ledger().map(|filter| filter.epsilon_spent(1e-6));
+    let spent = |state: &DeviceState| {
+        let (period, lifetime) = (state.ledger()?.clone(), state.lifetime()?.ok()?);
+        Some([period, lifetime].map(|filter| filter.epsilon_spent(1e-6).unwrap()))
+    };
     let honest = spent(store.state());
-    assert!(matches!(honest, Some(Ok(epsilon)) if epsilon > 0.0));
+    assert!(honest.is_some_and(|both| both.iter().all(|epsilon| *epsilon > 0.0)));
     for place in 0..text.len() {
         for bit in 0..8 {
             let mut bytes = text.clone().into_bytes();

@@ -241,7 +241,7 @@ fn world() -> (World, Assessment) {
     let mut plan = Plan::new();
     plan.trust.floors.dishonest_devices = 1;
     plan.trust.floors.min_population = 2;
-    plan.trust.budget.epsilon = 100.0;
+    (plan.trust.budget.epsilon, plan.trust.budget.lifetime_epsilon) = (100.0, 100.0);
     plan.recipe.aggregation.min_batch = 2;
     plan.recipe.who.population = DEVICES as u64;
     // Large enough for a different size class than reads of the log.

@@ -105,7 +105,7 @@ pub fn trust_file() -> TrustFile {
         tokens: None,
         floors: Floors { max_rate: Probability::new(1, 2).unwrap(), ..Floors::default() },
         targeting_attributes: ["tier".to_owned()].into(),
-        budget: BudgetFile { epsilon: 2.0, delta: 1e-6, period_s: PERIOD },
+        budget: BudgetFile { epsilon: 2.0, delta: 1e-6, period_s: PERIOD, ..BudgetFile::default() },
         require_post_quantum: true,
         insecure_no_min_age: false,
         insecure_exact: false,

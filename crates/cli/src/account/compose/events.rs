@@ -5,13 +5,14 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 use serde_json::Value;
 use serde_json::error::Category;
 use sotto_dp::{Adjacency, Event, Shape};
 
 use super::super::flags::{Honest, shape_name};
 use super::super::report::View;
-use super::{fields, json};
+use super::{dp_accounting, fields, json};
 use crate::output::hinted;
 
 /// Longer files are refused.
@@ -25,18 +26,35 @@ pub(super) struct Written {
     pub(super) shaped: u64,
 }
 
+/// How a file describes events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Sotto's own events.
+    Sotto,
+    /// The named tuples of Google's Python library dp-accounting.
+    DpAccounting,
+}
+
 /// Reads a file of events; `-` is stdin. Events without a shape get `shape`.
-pub(super) fn read(path: &Path, shape: Option<Shape>) -> Result<Written> {
+pub(super) fn read(path: &Path, format: Format, shape: Option<Shape>) -> Result<Written> {
     if path == Path::new("-") {
         let text = text(std::io::stdin().lock()).context("--events: cannot read stdin")?;
-        return parse(&text, shape).context("--events: stdin cannot be used");
+        return parse(&text, format, shape).context("--events: stdin cannot be used");
     }
     let name = path.display();
     let text = File::open(path)
         .map_err(anyhow::Error::from)
         .and_then(text)
         .with_context(|| format!("--events: cannot read {name}"))?;
-    parse(&text, shape).with_context(|| format!("--events: {name} cannot be used"))
+    parse(&text, format, shape).with_context(|| format!("--events: {name} cannot be used"))
+}
+
+/// The events in another format.
+pub(super) fn written(event: &Event, format: Format) -> Result<Value> {
+    match format {
+        Format::Sotto => Ok(serde_json::to_value(event)?),
+        Format::DpAccounting => dp_accounting::write(event, "$"),
+    }
 }
 
 fn text(source: impl Read) -> Result<String> {
@@ -48,11 +66,17 @@ fn text(source: impl Read) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow!("it is not UTF-8"))
 }
 
-fn parse(text: &str, shape: Option<Shape>) -> Result<Written> {
+fn parse(text: &str, format: Format, shape: Option<Shape>) -> Result<Written> {
     let mut value: Value = json::parse(text).map_err(|error| match error.classify() {
         Category::Data => anyhow!("{error}"),
         _ => anyhow!("not JSON: {error}"),
     })?;
+    if format == Format::DpAccounting {
+        return Ok(Written { event: dp_accounting::read(&value, "$")?, shaped: 0 });
+    }
+    if dp_accounting::is_one(&value) {
+        return Err(hinted(anyhow!("$ is a DpEvent"), "give --format dp-accounting"));
+    }
     fields::check(&value, "$")?;
     let shaped = shape.map_or(0, |shape| fields::fill_shape(&mut value, shape_name(shape)));
     // All errors that can name their field were found above.
@@ -210,12 +234,12 @@ mod tests {
     use super::*;
 
     fn event(text: &str) -> Event {
-        parse(text, None).unwrap().event
+        parse(text, Format::Sotto, None).unwrap().event
     }
 
     #[test]
     fn mistakes_are_found_where_they_are() {
-        let place = |text: &str| parse(text, None).unwrap_err().to_string();
+        let place = |text: &str| parse(text, Format::Sotto, None).unwrap_err().to_string();
         for (text, part) in [
             ("{", "not JSON: EOF while parsing"),
             ("[]", "$ must be an event"),
@@ -290,10 +314,10 @@ mod tests {
             {"event":"sampled_count_seen","rate":0.5,"population":9,"sigma":2},
             {"event":"sampled_count_seen","rate":0.5,"population":9,"sigma":2,"shape":"vector"},
             {"event":"gaussian","sigma":1}]}"#;
-        let written = parse(text, Some(Shape::OneHot)).unwrap();
+        let written = parse(text, Format::Sotto, Some(Shape::OneHot)).unwrap();
         assert_eq!(written.shaped, 1);
         let back = serde_json::to_string(&written.event).unwrap();
         assert_eq!((back.matches("one-hot").count(), back.matches("vector").count()), (1, 1));
-        assert_eq!(parse(text, None).unwrap().shaped, 0);
+        assert_eq!(parse(text, Format::Sotto, None).unwrap().shaped, 0);
     }
 }

@@ -205,9 +205,12 @@ fn budget(draft: &RecipeDraft) -> BudgetFile {
         Privacy::Claim { delta, .. } => delta.to_f64(),
         Privacy::InsecureUnbounded => 0.0,
     };
+    let (epsilon, delta) = ((4.0 * local).max(8.0), (10.0 * delta).clamp(1e-5, 0.999));
     BudgetFile {
-        epsilon: (4.0 * local).max(8.0),
-        delta: (10.0 * delta).clamp(1e-5, 0.999),
-        period_s: 28 * 86_400,
+        epsilon,
+        delta,
+        lifetime_epsilon: epsilon,
+        lifetime_delta: delta,
+        ..BudgetFile::default()
     }
 }

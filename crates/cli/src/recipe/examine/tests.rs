@@ -61,7 +61,8 @@ fn status(found: &Examination, check: Check) -> Status {
 fn a_good_recipe_passes_all_that_needs_no_log() {
     let found = examine(&loaded(testing::recipe()), Some(&trust(|_| {})), NOW).unwrap();
     assert!(found.ok, "{found:?}");
-    for check in [Check::Derivation, Check::Operators, Check::Floors, Check::Claim, Check::Ledger] {
+    let checks = [Check::Derivation, Check::Operators, Check::Floors, Check::Claim];
+    for check in checks.into_iter().chain([Check::Ledger, Check::Lifetime]) {
         assert_eq!(status(&found, check), Status::Ok, "{check:?}");
     }
     assert_eq!(status(&found, Check::Inclusion), Status::Unknown);
@@ -84,7 +85,7 @@ type Case = (Check, fn(&mut Recipe), fn(&mut String));
 /// One recipe for each check that fails.
 #[test]
 fn each_failure_is_named() {
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         (Check::Claim, claim_less, |_| {}),
         (
             Check::Derivation,
@@ -94,6 +95,7 @@ fn each_failure_is_named() {
         (Check::Operators, |recipe| recipe.parties.leader.operator = "x".parse().unwrap(), |_| {}),
         (Check::Floors, |_| {}, |text| text.push_str("[floors]\ndishonest_devices = 15000\n")),
         (Check::Ledger, |_| {}, |text| text.push_str("[budget]\nepsilon = 0.0001\n")),
+        (Check::Lifetime, |_| {}, |text| text.push_str("[budget]\nlifetime_epsilon = 0.0001\n")),
         (Check::Open, over, |_| {}),
         (Check::LogKey, |recipe| recipe.parties.log = "other.example".to_owned(), |_| {}),
         (Check::Targeting, target_minutes, |_| {}),

@@ -187,6 +187,7 @@ fn claim(plan: &mut Plan, change: impl FnOnce(u64) -> u64) {
 fn claims() -> Vec<Row> {
     let row = |words, change: &dyn Fn(&mut Plan)| Row::new(Check::Claim, words, change);
     let spent = |words, change: &dyn Fn(&mut Plan)| Row::new(Check::Ledger, words, change);
+    let capped = |words, change: &dyn Fn(&mut Plan)| Row::new(Check::Lifetime, words, change);
     vec![
         row("a claim one percent below", &|plan| claim(plan, |implied| implied * 99 / 100)),
         row("a claim one millionth below", &|plan| claim(plan, |implied| implied - 1)),
@@ -213,6 +214,17 @@ fn claims() -> Vec<Row> {
         spent("the deltas alone are too much", &|plan| plan.trust.budget.delta = 1e-8),
         spent("too much is spent already", &|plan| {
             plan.trust.budget.epsilon = 0.1;
+            second(plan, "another", |_| {});
+        })
+        .device(veteran),
+        capped("one recipe costs more than the cap on a life", &|plan| {
+            plan.trust.budget.lifetime_epsilon = 0.05;
+        }),
+        capped("the deltas alone are too much for a life", &|plan| {
+            plan.trust.budget.lifetime_delta = 1e-8;
+        }),
+        capped("too much is spent in this life already", &|plan| {
+            plan.trust.budget.lifetime_epsilon = 0.1;
             second(plan, "another", |_| {});
         })
         .device(veteran),
