@@ -6,6 +6,7 @@
 
 mod distributed;
 mod hockey_stick;
+mod smoothed;
 
 use std::f64::consts::PI;
 
@@ -15,6 +16,7 @@ use crate::error::{Error, delta as target, in_range, non_negative, positive};
 use crate::math::{exp, ln, log1p, sqrt, up};
 
 pub use distributed::{closeness, distributed_rdp};
+pub use smoothed::{Smoothed, smoothed};
 
 /// The range of sigma: outside it squares overflow or underflow.
 const SIGMA: (f64, f64) = (1e-100, 1e100);

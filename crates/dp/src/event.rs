@@ -121,6 +121,29 @@ pub enum Event {
         #[serde(default)]
         shape: Shape,
     },
+    /// Sampling at a rate that depends on the value, where the adversary sees the noisy sum and
+    /// exactly how many messages there are. A device with the default value contributes the zero
+    /// vector; under zero-out a device holds that or another value. (If the count is hidden, this is
+    /// `poisson_sampled` at the larger rate.)
+    ImportanceSampled {
+        /// The probability that a device with the default value takes part.
+        default_rate: f64,
+        /// The probability that a device with any other value takes part; not smaller.
+        rate: f64,
+        /// How many *other* devices there are, with any values.
+        population: u64,
+        /// How many of them are known to hold the default value.
+        #[serde(default)]
+        defaults: u64,
+        /// The probability that a device that does not take part sends a dummy.
+        #[serde(default)]
+        dummy_rate: f64,
+        /// Standard deviation of the Gaussian noise, in units of the clip.
+        sigma: f64,
+        /// Shape of one contribution.
+        #[serde(default)]
+        shape: Shape,
+    },
     /// The number of contributions and nothing else: what an aggregator sees of a batch that is
     /// never released.
     CountOnly {
@@ -212,6 +235,25 @@ impl Event {
             Self::SampledCountSeen { rate: q, population, dummy_rate, sigma, .. } => {
                 rate("rate", *q)?;
                 at_least_one("population", *population)?;
+                rate("dummy_rate", *dummy_rate)?;
+                positive("sigma", *sigma)?;
+            }
+            Self::ImportanceSampled {
+                default_rate,
+                rate: q,
+                population,
+                defaults,
+                dummy_rate,
+                sigma,
+                ..
+            } => {
+                rate("rate", *q)?;
+                let range = "between 0 and the rate of other values";
+                let least = rate("default_rate", *default_rate)?;
+                in_range("default_rate", least, default_rate <= q, range)?;
+                at_least_one("population", *population)?;
+                let known = *defaults as f64;
+                in_range("defaults", known, defaults <= population, "at most the population")?;
                 rate("dummy_rate", *dummy_rate)?;
                 positive("sigma", *sigma)?;
             }

@@ -7,12 +7,6 @@ pub(crate) mod search;
 
 pub(crate) use libm::{exp, expm1, log as ln, log1p, sqrt};
 
-/// `ln(e^a + e^b)` without overflow.
-pub(crate) fn ln_add(a: f64, b: f64) -> f64 {
-    let (small, large) = if a < b { (a, b) } else { (b, a) };
-    if small == f64::NEG_INFINITY { large } else { large + log1p(exp(small - large)) }
-}
-
 /// `ln(1 - q + q e^l)`: the loss of a mechanism that runs with probability `q`, from its own loss
 /// `l`.
 pub(crate) fn ln_sampled(q: f64, l: f64) -> f64 {

@@ -37,14 +37,17 @@ pub enum Shape {
     /// Any vector within the clip norm.
     #[default]
     Vector,
+    /// One number from 0 to the clip.
+    Number,
 }
 
 impl Shape {
-    /// How far apart two contributions of norm 1 can be.
+    /// How far apart two contributions of norm 1 or less can be.
     pub fn replacement_distance(self) -> f64 {
         match self {
             Self::OneHot => std::f64::consts::SQRT_2,
             Self::Vector => 2.0,
+            Self::Number => 1.0,
         }
     }
 

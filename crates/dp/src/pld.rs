@@ -14,8 +14,11 @@ pub(crate) mod fft;
 mod lattice;
 pub(crate) mod law;
 pub(crate) mod mixture;
+mod opposed;
 pub(crate) mod pair;
 mod refusals;
+mod seen;
+mod symmetric;
 mod tilt;
 
 use compose::{Part, epsilon_lower, epsilon_upper_beside};
@@ -206,35 +209,38 @@ fn two_steps(
 
 /// The epsilon of one release, directly from its divergence, without a lattice.
 fn single(pairs: &Pairs, delta_for_upper: f64, delta_for_lower: f64) -> Bracket {
-    let solve = |pair: &dyn Pair, upper: bool| {
-        if !(delta_for_upper > 0.0) {
-            return if upper { f64::INFINITY } else { 0.0 };
-        }
-        let target = ln(if upper { delta_for_upper } else { delta_for_lower });
-        let excess = |epsilon: f64| {
-            let (low, high) = pair.hockey_stick(epsilon);
-            ln(if upper { high } else { low }) - target
-        };
-        let at_zero = excess(0.0);
-        if !(at_zero > 0.0) {
-            return 0.0;
-        }
-        let (mut low, mut high) = ((0.0, at_zero), 1.0);
-        let mut at_high = excess(high);
-        while !(at_high <= 0.0) {
-            if high > 1e6 {
-                return if upper { f64::INFINITY } else { high };
-            }
-            low = (high, at_high);
-            high *= 2.0;
-            at_high = excess(high);
-        }
-        let found = crossing(excess, low, (high, at_high), 1e-12, 1e-15);
-        if upper { found.high } else { found.low }
-    };
-    let upper = solve(&*pairs.upper[0], true).max(solve(&*pairs.upper[1], true));
+    let upper = |pair: &dyn Pair| solve(pair, delta_for_upper, true);
+    let lower = |pair: &dyn Pair| solve(pair, delta_for_lower, false);
     let from = pairs.lower.as_ref().unwrap_or(&pairs.upper);
-    let lower =
-        if pairs.attained { solve(&*from[0], false).max(solve(&*from[1], false)) } else { 0.0 };
+    let upper = upper(&*pairs.upper[0]).max(upper(&*pairs.upper[1]));
+    let lower = if pairs.attained { lower(&*from[0]).max(lower(&*from[1])) } else { 0.0 };
     Bracket { lower: lower.min(upper), upper }
+}
+
+/// The epsilon of a pair at `delta`, as an upper or a lower end.
+fn solve(pair: &dyn Pair, delta: f64, upper: bool) -> f64 {
+    if !(delta > 0.0) {
+        return if upper { f64::INFINITY } else { 0.0 };
+    }
+    let target = ln(delta);
+    let excess = |epsilon: f64| {
+        let (low, high) = pair.hockey_stick(epsilon);
+        ln(if upper { high } else { low }) - target
+    };
+    let at_zero = excess(0.0);
+    if !(at_zero > 0.0) {
+        return 0.0;
+    }
+    let (mut low, mut high) = ((0.0, at_zero), 1.0);
+    let mut at_high = excess(high);
+    while !(at_high <= 0.0) {
+        if high > 1e6 {
+            return if upper { f64::INFINITY } else { high };
+        }
+        low = (high, at_high);
+        high *= 2.0;
+        at_high = excess(high);
+    }
+    let found = crossing(excess, low, (high, at_high), 1e-12, 1e-15);
+    if upper { found.high } else { found.low }
 }

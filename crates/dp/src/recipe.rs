@@ -39,6 +39,10 @@
 //! if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
 //! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except
 //! with probability `eta` either nothing is released or the rate is at most `x`, whatever `n` is.
+//! With dummies only a part of the `B/2` messages are reports; that fewer are than expected, by a
+//! margin, costs its probability.
+
+mod server;
 
 use std::collections::HashMap;
 
@@ -50,6 +54,8 @@ use crate::error::{self, at_least_one, at_most, non_negative, positive, rate};
 use crate::math::search::{crossing, last_where};
 use crate::math::{binomial, down, ln, log1p, sqrt, up};
 use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
+
+pub use server::Contribution;
 
 /// The fraction of the others that is honest.
 pub const HONEST: f64 = 0.5;
@@ -69,6 +75,15 @@ pub enum Law {
         sigma: f64,
         /// Shape of one contribution.
         shape: Shape,
+    },
+    /// Discrete Gaussian noise in each coordinate, all of it added by an honest server.
+    ServerGaussian {
+        /// The parameter sigma of the noise, in units of the sum.
+        sigma: f64,
+        /// What one device may add to the sum.
+        contribution: Contribution,
+        /// What the recipe claims to protect: presence (add/remove) or the value (replace).
+        adjacency: Adjacency,
     },
     /// k-ary randomized response.
     RandomizedResponse {
@@ -102,7 +117,8 @@ pub struct Judgement {
     pub epsilon: f64,
     /// The requested delta.
     pub delta: f64,
-    /// Add/remove for Gaussian noise, replacement for randomized response.
+    /// Add/remove for Gaussian noise of devices, replacement for randomized response; for noise of a
+    /// server what the law names.
     pub adjacency: Adjacency,
     /// Always [`HONEST`].
     pub honest: f64,
@@ -128,19 +144,52 @@ impl Terms {
             Law::Gaussian { sigma, .. } => {
                 positive("sigma", sigma)?;
             }
+            Law::ServerGaussian { sigma, contribution, adjacency } => {
+                positive("sigma", sigma)?;
+                contribution.check()?;
+                if adjacency == Adjacency::ZeroOut {
+                    return Err(ZERO_OUT);
+                }
+            }
             Law::RandomizedResponse { epsilon0, k } => {
                 Event::RandomizedResponse { epsilon0, k }.check()?;
-                if self.dummy_rate > 0.0 {
-                    return Err(DUMMIES);
-                }
             }
         }
         Ok(())
     }
 
+    /// The probability of sending anything.
+    fn sending(&self) -> f64 {
+        self.rate + (1.0 - self.rate) * self.dummy_rate
+    }
+
+    /// Add/remove with noise `sigma` in every release.
+    fn release(&self, sigma: f64, shape: Shape) -> Rule {
+        let Self { rate, dummy_rate, .. } = *self;
+        Rule::AddRemove(Box::new(move |population| Event::SampledCountSeen {
+            rate,
+            population,
+            dummy_rate,
+            sigma,
+            shape,
+        }))
+    }
+
     /// Honest contributions in the smallest batch that is released.
     fn honest_batch(&self) -> u64 {
         (self.min_batch as f64 * HONEST).ceil() as u64
+    }
+
+    /// How many of them are not dummies, at least, except with probability `improbable`.
+    fn honest_reports(&self, improbable: f64) -> u64 {
+        let batch = self.honest_batch();
+        if self.dummy_rate <= 0.0 || self.rate <= 0.0 {
+            return batch;
+        }
+        let part = self.rate / self.sending();
+        // The tail is computed to 1e-12; the hundredth that is left out covers the error.
+        let fewer = |least: u64| binomial::lower_tail(batch, part, least) <= 0.99 * improbable;
+        last_where(0, batch + 1, fewer).max(1)
     }
 }
 
@@ -148,7 +197,7 @@ impl Terms {
 /// add/remove cannot forget the counts that are seen without a release.
 enum Rule {
     /// No epsilon holds.
-    None,
+    None(Adjacency),
     /// A device is there or not. One release with the count seen, by the number of honest others.
     AddRemove(Box<dyn Fn(u64) -> Event>),
     /// A device holds one value or another, on which no count depends. The epsilon of all rounds.
@@ -165,41 +214,47 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
     terms.check()?;
     error::delta(delta)?;
     let (rule, paper_epsilon, local_epsilon) = match terms.law {
-        Law::Exact => (Rule::None, f64::INFINITY, None),
+        Law::Exact => (Rule::None(Adjacency::AddRemove), f64::INFINITY, None),
         Law::Gaussian { sigma, shape } => {
-            let Terms { rate, dummy_rate, .. } = *terms;
             let paper = paper_gaussian(terms, sigma, delta)?;
             let sigma = down(sigma * sqrt(HONEST), 4.0 * f64::EPSILON);
-            let release = move |population| Event::SampledCountSeen {
-                rate,
-                population,
-                dummy_rate,
-                sigma,
-                shape,
-            };
-            (Rule::AddRemove(Box::new(release)), paper, None)
+            (terms.release(sigma, shape), paper, None)
+        }
+        Law::ServerGaussian { sigma, contribution, adjacency } => {
+            let noise = contribution.noise(sigma, terms.rounds)?;
+            return server::judge(
+                terms,
+                (noise, contribution.shape(), adjacency),
+                certified,
+                delta,
+            );
         }
         Law::RandomizedResponse { epsilon0, k } => {
             let paper = paper_response(terms, epsilon0, k, delta)?;
             (Rule::Replace(response(terms, epsilon0, k, delta)?), paper, Some(epsilon0))
         }
     };
-    let (adjacency, epsilon) = match rule {
-        Rule::None => (Adjacency::AddRemove, f64::INFINITY),
-        Rule::AddRemove(release) => {
-            (Adjacency::AddRemove, add_remove(terms, certified, &*release, delta)?)
-        }
-        Rule::Replace(epsilon) => (Adjacency::Replace, epsilon),
-    };
-    Ok(Judgement {
-        epsilon,
-        delta,
-        adjacency,
-        honest: HONEST,
-        count: Count::Seen,
-        paper_epsilon,
-        local_epsilon,
-    })
+    rule.judge(terms, certified, delta, (paper_epsilon, local_epsilon))
+}
+
+impl Rule {
+    fn judge(
+        self,
+        terms: &Terms,
+        certified: Option<u64>,
+        delta: f64,
+        (paper_epsilon, local_epsilon): (f64, Option<f64>),
+    ) -> Result<Judgement, Error> {
+        let (adjacency, epsilon) = match self {
+            Self::None(adjacency) => (adjacency, f64::INFINITY),
+            Self::AddRemove(release) => {
+                (Adjacency::AddRemove, add_remove(terms, certified, &*release, delta)?)
+            }
+            Self::Replace(epsilon) => (Adjacency::Replace, epsilon),
+        };
+        let (honest, count) = (HONEST, Count::Seen);
+        Ok(Judgement { epsilon, delta, adjacency, honest, count, paper_epsilon, local_epsilon })
+    }
 }
 
 /// The smallest minimum batch with which the recipe has at most `epsilon`.
@@ -224,7 +279,7 @@ fn add_remove(
     release: &dyn Fn(u64) -> Event,
     delta: f64,
 ) -> Result<f64, Error> {
-    let sending = terms.rate + (1.0 - terms.rate) * terms.dummy_rate;
+    let sending = terms.sending();
     let improbable = IMPROBABLE * delta / terms.rounds as f64;
     let Some(silent) = silent_population(sending, terms.honest_batch(), improbable) else {
         return Ok(f64::INFINITY);
@@ -271,8 +326,9 @@ fn response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Err
     // The deltas of the rounds add up; each pays for improbable counts first.
     let each = if terms.rounds == 1 { delta } else { 0.5 * delta / rounds };
     let improbable = IMPROBABLE * each;
-    let crowd = terms.honest_batch();
-    let rate = largest_rate(terms.rate, crowd, improbable);
+    let shares = if terms.dummy_rate > 0.0 { 2.0 } else { 1.0 };
+    let crowd = terms.honest_reports(improbable / shares);
+    let rate = largest_rate(terms.rate, crowd, improbable / shares);
     let own = (each - improbable) / rate;
     if own >= 1.0 && terms.rounds == 1 {
         return Ok(0.0);
@@ -330,15 +386,15 @@ fn best(event: &Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result
     Question { event, adjacency, shape, accountant }.epsilon_upper(delta)
 }
 
-const DUMMIES: Error = Error::Unsupported {
-    what: "dummies with randomized response",
-    hint: "set the dummy rate to 0",
+const ZERO_OUT: Error = Error::Unsupported {
+    what: "a server's noise under zero-out",
+    hint: "claim add-remove or replace",
 };
 
 /// Judgements by terms: what depends only on the recipe is computed once.
 #[derive(Clone, Debug, Default)]
 pub struct Memo {
-    known: HashMap<[u64; 9], Judgement>,
+    known: HashMap<[u64; 11], Judgement>,
 }
 
 /// A full memo is emptied: recipes come one at a time, and judgements can be computed again.
@@ -365,15 +421,23 @@ impl Memo {
     }
 }
 
-fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 9] {
-    let (kind, a, b) = match terms.law {
-        Law::Exact => (0, 0, 0),
-        Law::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
-        Law::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
+fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 11] {
+    let [kind, a, b, c, d] = match terms.law {
+        Law::Exact => [0; 5],
+        Law::Gaussian { sigma, shape } => [1, sigma.to_bits(), shape as u64, 0, 0],
+        Law::RandomizedResponse { epsilon0, k } => [2, epsilon0.to_bits(), k, 0, 0],
+        Law::ServerGaussian { sigma, contribution, adjacency } => {
+            let (kind, c, d) = match contribution {
+                Contribution::Number { max } => (3, max, 0),
+                Contribution::Labels { most } => (4, most, 0),
+                Contribution::Vector { norm, dimension } => (5, norm.to_bits(), dimension),
+            };
+            [kind, sigma.to_bits(), adjacency as u64, c, d]
+        }
     };
     let (rate, dummies) = (terms.rate.to_bits(), terms.dummy_rate.to_bits());
     let (others, delta) = (honest_others(certified), delta.to_bits());
-    [kind, a, b, rate, dummies, terms.min_batch, terms.rounds, others, delta]
+    [kind, a, b, c, d, rate, dummies, terms.min_batch, terms.rounds, others, delta]
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ mod counts;
 mod discrete;
 mod judged;
 mod moments;
+mod populations;
+mod schedules;
+mod served;
 mod stream;
 
 use std::cell::RefCell;
@@ -24,6 +27,11 @@ use sotto_dp::{Adjacency, Bracket, Event, Shape};
 
 /// Room for the errors of the quadrature and of sums, relative to delta. (They are 1e-11 or less.)
 const SLACK: f64 = 1e-9;
+
+/// How many cases are tried: the slice that every run has, or what `SOTTO_CASES` asks for.
+fn cases(slice: u32) -> u32 {
+    std::env::var("SOTTO_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(slice)
+}
 
 /// Cases of one kind: how many, how tight, and what went wrong.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Question};
-use sotto_dp::recipe::{HONEST, Judgement, Law, Memo, Terms, judge};
+use sotto_dp::recipe::{Contribution, HONEST, Judgement, Law, Memo, Terms, judge};
 use sotto_dp::{Adjacency, Count, Error, Event, Shape};
 
 /// Enough devices for every recipe here: what is seen of the count below the minimum batch costs
@@ -17,6 +17,10 @@ fn gaussian(sigma: f64, shape: Shape) -> Law {
 
 fn response(epsilon0: f64, k: u64) -> Law {
     Law::RandomizedResponse { epsilon0, k }
+}
+
+fn server(sigma: f64, contribution: Contribution, adjacency: Adjacency) -> Law {
+    Law::ServerGaussian { sigma, contribution, adjacency }
 }
 
 fn terms(law: Law, rate: f64, min_batch: u64, rounds: u64) -> Terms {
@@ -34,6 +38,9 @@ fn recipes() -> Vec<Terms> {
         terms(response(4.0, 16), 0.02, 10_000, 1),
         terms(response(2.0, 2), 0.3, 400, 1),
         terms(response(3.0, 8), 0.01, 2_000, 5),
+        Terms { dummy_rate: 0.02, ..terms(response(3.0, 8), 0.01, 2_000, 1) },
+        terms(server(4.0, Contribution::Number { max: 1 }, Adjacency::AddRemove), 0.02, 500, 1),
+        terms(server(20.0, Contribution::Labels { most: 3 }, Adjacency::Replace), 0.05, 2_000, 5),
     ]
 }
 
@@ -71,6 +78,9 @@ fn the_judged_epsilon_is_never_below_the_papers() {
                     assert_eq!(found.local_epsilon, Some(epsilon0));
                     let rounds = terms.rounds as f64;
                     assert!(found.epsilon <= rounds * epsilon0, "{terms:?}: {found:?}");
+                }
+                Law::ServerGaussian { adjacency, .. } => {
+                    assert_eq!((found.adjacency, found.local_epsilon), (adjacency, None));
                 }
                 Law::Exact => panic!("not among them"),
             }
@@ -157,6 +167,7 @@ fn by_add_remove(law: Law) -> bool {
     match law {
         Law::Exact | Law::Gaussian { .. } => true,
         Law::RandomizedResponse { .. } => false,
+        Law::ServerGaussian { adjacency, .. } => adjacency == Adjacency::AddRemove,
     }
 }
 
@@ -294,6 +305,25 @@ fn nonsense_is_refused() {
     for delta in [0.0, 1.0, -1.0, f64::NAN] {
         refused(good, delta, "delta");
     }
-    let dummies = Terms { law: response(1.0, 4), dummy_rate: 0.1, ..good };
-    assert!(matches!(judge(&dummies, CERTIFIED, 1e-6), Err(Error::Unsupported { .. })));
+    let number = |max| Contribution::Number { max };
+    let vector = |norm, dimension| Contribution::Vector { norm, dimension };
+    for (contribution, name) in [
+        (number(0), "max"),
+        (Contribution::Labels { most: 0 }, "most"),
+        (vector(0.0, 3), "norm"),
+        (vector(f64::NAN, 3), "norm"),
+        (vector(1.0, 0), "dimension"),
+    ] {
+        let law = server(3.0, contribution, Adjacency::Replace);
+        refused(Terms { law, ..good }, 1e-6, name);
+    }
+    let law = server(0.0, number(1), Adjacency::AddRemove);
+    refused(Terms { law, ..good }, 1e-6, "sigma");
+    let law = server(3.0, number(1), Adjacency::ZeroOut);
+    let zeroed = judge(&Terms { law, ..good }, CERTIFIED, 1e-6);
+    assert!(matches!(zeroed, Err(Error::Unsupported { .. })));
+    // Too little noise for whole numbers.
+    let law = server(0.2, number(1), Adjacency::Replace);
+    let found = judge(&Terms { law, ..good }, CERTIFIED, 1e-6).unwrap();
+    assert_eq!((found.epsilon, found.adjacency), (f64::INFINITY, Adjacency::Replace));
 }

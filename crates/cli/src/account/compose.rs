@@ -35,6 +35,8 @@ use crate::output::WithHint;
     sampled_without_replacement population sample of\n  \
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
+    importance_sampled default_rate rate population sigma defaults=0\n    \
+    dummy_rate=0 shape=vector\n  \
     count_only rate population            shuffled n of\n  \
     random_allocation slots of            composed of\n  \
     repeated times of\n\n\

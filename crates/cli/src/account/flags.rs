@@ -52,6 +52,7 @@ pub(super) fn shape() -> impl TypedValueParser<Value = Shape> {
     choice([
         value("one-hot", "One coordinate is 1: two contributions are sqrt 2 apart"),
         value("vector", "Any vector of norm 1: two contributions are 2 apart"),
+        value("number", "A number from 0 to 1: two contributions are 1 apart"),
     ])
 }
 
@@ -59,6 +60,7 @@ pub(super) fn shape_name(shape: Shape) -> &'static str {
     match shape {
         Shape::OneHot => "one-hot",
         Shape::Vector => "vector",
+        Shape::Number => "number",
     }
 }
 

@@ -110,8 +110,7 @@ fn form(definition: &Value) -> String {
         return format!("`{value}`");
     }
     if let Some(forms) = definition["anyOf"].as_array() {
-        let forms: BTreeSet<_> = forms.iter().map(form).collect();
-        return forms.into_iter().collect::<Vec<_>>().join(", ");
+        return forms.iter().map(form).collect::<Vec<_>>().join(" or ");
     }
     if let Some(kinds) = definition["type"].as_array() {
         let one = |kind: &Value| {
@@ -119,15 +118,15 @@ fn form(definition: &Value) -> String {
             alone["type"] = kind.clone();
             form(&alone)
         };
-        return kinds.iter().map(one).collect::<Vec<_>>().join(", ");
+        return kinds.iter().map(one).collect::<Vec<_>>().join(" or ");
     }
     match definition["type"].as_str().unwrap() {
         "string" if definition["format"] == "date-time" => "time".to_owned(),
         "string" => "text".to_owned(),
         "integer" => "whole number".to_owned(),
-        "array" => format!("list of {}", form(&definition["items"])),
+        "array" => format!("list of: {}", form(&definition["items"])),
         "object" if definition["properties"].is_object() => {
-            format!("object: {}", fields(definition, &[]))
+            format!("object with {}", fields(definition, &[]))
         }
         other => other.to_owned(),
     }
@@ -177,8 +176,15 @@ fn tables() -> String {
     }
     page += "\n## Keys\n\n| Key | Form | Meaning |\n|---|---|---|\n";
     for (key, definition) in definitions.iter().filter(|(name, _)| !name.starts_with(OUTPUT)) {
+        let time =
+            |name: &str| definitions.get(name).is_some_and(|one| one["format"] == "date-time");
+        // Beside the other form of the same time.
+        if key.strip_suffix("_s").is_some_and(time) {
+            continue;
+        }
+        let both = if time(key) { format!(", `{key}_s`") } else { String::new() };
         let meaning = definition["description"].as_str().unwrap();
-        page += &format!("| `{key}` | {} | {meaning} |\n", form(definition));
+        page += &format!("| `{key}`{both} | {} | {meaning} |\n", form(definition));
     }
     page
 }

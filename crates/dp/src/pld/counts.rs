@@ -1,46 +1,17 @@
-//! Sampling with the count seen, and sampling by a leader that stops early: the groups of a
-//! [`Mixture`]. And the count alone.
+//! The number of messages: its law, grouped where neighbouring counts say nearly the same; sampling
+//! by a leader that stops early; and the count alone.
 //!
-//! **The count is seen.** With `n` other devices that each send with probability `t`, the adversary
-//! sees a count and a noisy sum. Without the device that is (Bin(n, t), N(0, s^2)). With it, it is
-//! the same with probability `1 - t`; otherwise the count is larger by one, and in the sum, given
-//! the count, another device's contribution was exchanged for this one's:
-//! `(1 + Bin(n, t), N(D, s^2))` with the replacement distance `D`. (Given the two sets of senders
-//! the sums differ by at most `D`; the hockey-stick divergence is jointly convex, so the worst pair
-//! of values bounds every mixture of them.)
-//!
-//! **Dummies.** A device sends its value with probability `q` and, if not, a dummy with probability
-//! `q'`, so `t = q + (1-q) q'`. Given the other senders, joint convexity also averages over what
-//! the exchanged contribution was, as if that were seen: with probability `q/t` a value, from which
-//! the device's value is at most `D` away and its dummy, the zero vector, at most 1; else a dummy,
-//! from which its value is at most 1 away and its dummy not at all. In the first case both
-//! distances are taken in the same direction: for given lengths, the likelihood ratio's sum of two
-//! exponentials is largest in convex order when they grow together.
-//!
-//! In the group of count `k` the ratio of with to without is `1 - t + b(k-1)/b(k) (...)`, `b` being
-//! the binomial. Many neighbouring counts have nearly the same `r_k = b(k-1)/b(k)`. For an upper
-//! bound the counts between two nodes are split between them so that the mean of `r` is kept (a
-//! mean-preserving spread of the likelihood ratio); for a lower bound they are merged.
+//! Of `n` others each sends a message with probability `t`. At the count `k` a round has two masses:
+//! `b(k)`, where the device sends nothing, and `b(k-1)`, where it sends one, `b` being the binomial.
+//! Whatever is compared has masses that are linear in these two ([`super::seen`]), so its divergence
+//! is a convex and homogeneous function of them. Many neighbouring counts have nearly the same ratio
+//! `b(k-1)/b(k)`. For an upper bound the counts between two nodes are split between them so that both
+//! masses are kept, which raises such a function; for a lower bound they are merged, which is
+//! post-processing.
 
-use super::mixture::{Group, Mixture};
+use super::mixture::{Group, Mixture, between, tail};
 use super::pair::Atoms;
-use crate::math::{binomial, log1p, sqrt};
-
-/// What the adversary sees of one round with the count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CountSeen {
-    pub(crate) rate: f64,
-    /// The number of other devices.
-    pub(crate) others: u64,
-    pub(crate) dummy_rate: f64,
-    pub(crate) sigma: f64,
-    /// Replacement distance.
-    pub(crate) distance: f64,
-    /// How much of the variance of the loss the grouping of counts may cost.
-    pub(crate) tolerance: f64,
-    /// About how many groups there may be, at most.
-    pub(crate) most_groups: u64,
-}
+use crate::math::{binomial, exp, ln, log1p};
 
 /// Whether counts are grouped so that the pair is at least, or at most, as bad.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,79 +21,13 @@ pub(crate) enum Grouping {
 }
 
 /// How many different counts there are, except those whose total mass is at most `outside`.
-pub(crate) fn width(others: u64, rate: f64, dummy_rate: f64, outside: f64) -> u64 {
-    let (first, last) = binomial::bulk(others, rate + (1.0 - rate) * dummy_rate, outside);
+pub(crate) fn width(others: u64, rate: f64, outside: f64) -> u64 {
+    let (first, last) = binomial::bulk(others, rate, outside);
     last.saturating_sub(first)
 }
 
-impl CountSeen {
-    /// The probability of sending anything.
-    fn sending(&self) -> f64 {
-        self.rate + (1.0 - self.rate) * self.dummy_rate
-    }
-
-    /// The pair, without improbable counts: their total mass is at most `outside`.
-    pub(crate) fn pair(&self, outside: f64, grouping: Grouping, reversed: bool) -> Mixture {
-        let sending = self.sending();
-        let (first, last) = binomial::bulk(self.others, sending, outside);
-        // With the device the count may be one higher.
-        let last = (last + 1).min(self.others + 1);
-        let stride = self.stride().max((last - first) / self.most_groups);
-        let counts = Counts { others: self.others, sending, first, last };
-        let weights = match grouping {
-            Grouping::Pessimistic => counts.spread(stride),
-            Grouping::Optimistic => counts.merged(stride),
-        };
-        let groups = weights.into_iter().flat_map(|(base, more)| self.groups(base, more)).collect();
-        Mixture { sigma: self.sigma, groups, reversed }
-    }
-
-    /// A count that has probability `base` without the device, and `one_more` when there is one
-    /// other fewer: one group, or two with dummies.
-    fn groups(&self, base: f64, one_more: f64) -> Vec<Group> {
-        let sending = self.sending();
-        let dummy = (1.0 - self.rate) * self.dummy_rate;
-        // The part in which a value is exchanged.
-        let part = if dummy > 0.0 { self.rate / sending } else { 1.0 };
-        let mut groups = vec![Group {
-            base: part * base,
-            gap: part * sending * base,
-            moved: part * self.rate * one_more,
-            distance: self.distance,
-            dummy: part * dummy * one_more,
-            dummy_distance: 1.0,
-        }];
-        if dummy > 0.0 {
-            let part = dummy / sending;
-            groups.push(Group {
-                base: part * base,
-                gap: part * (sending * base - dummy * one_more),
-                moved: part * self.rate * one_more,
-                distance: 1.0,
-                dummy: 0.0,
-                dummy_distance: 1.0,
-            });
-        }
-        groups
-    }
-
-    /// How many counts make up a group: as many as keep the error in the variance of the loss below
-    /// the tolerance, but never more than a quarter of the count's standard deviation.
-    fn stride(&self) -> u64 {
-        let sending = self.sending();
-        let deviation = sqrt(self.others as f64 * sending * (1.0 - sending));
-        if !(deviation > 4.0) {
-            return 1;
-        }
-        let count = 1.0 / (deviation * deviation);
-        let noise = self.distance * self.distance / (self.sigma * self.sigma);
-        let share = count / (count + noise);
-        (deviation * sqrt(self.tolerance / share).min(0.25)) as u64
-    }
-}
-
-/// A range of counts.
-struct Counts {
+/// A range of counts of `others` devices that each send with probability `sending`.
+pub(super) struct Counts {
     others: u64,
     sending: f64,
     first: u64,
@@ -130,6 +35,22 @@ struct Counts {
 }
 
 impl Counts {
+    /// All counts, except improbable ones: their total mass is at most `outside`.
+    pub(super) fn new(others: u64, sending: f64, outside: f64) -> Self {
+        let (first, last) = binomial::bulk(others, sending, outside);
+        // With the device the count may be one higher.
+        Self { others, sending, first, last: (last + 1).min(others + 1) }
+    }
+
+    /// (b(k), b(k-1)) of each group of about `stride` counts, but of no more than `most` groups.
+    pub(super) fn grouped(&self, stride: u64, most: u64, grouping: Grouping) -> Vec<(f64, f64)> {
+        let stride = stride.max((self.last - self.first) / most);
+        match grouping {
+            Grouping::Pessimistic => self.spread(stride),
+            Grouping::Optimistic => self.merged(stride),
+        }
+    }
+
     /// (b(k), b(k-1)) for each count of the range.
     fn masses(&self) -> impl Iterator<Item = (f64, f64)> {
         let odds = self.sending / (1.0 - self.sending);
@@ -200,6 +121,72 @@ impl Counts {
     }
 }
 
+/// The same masses where one more noisy number is seen, which does not depend on the device's value:
+/// where the device sends nothing it is around 1 with probability `part`, otherwise around 0. Grouped
+/// by the ratio of the two masses, at least as bad.
+pub(super) fn with_another(
+    masses: &[(f64, f64)],
+    (part, sigma): (f64, f64),
+    groups: u32,
+) -> Vec<(f64, f64)> {
+    // How far into the tails of the number the nodes go, in deviations.
+    const REACH: f64 = 9.0;
+    let finite = |m: &&(f64, f64)| m.0 > 0.0 && m.1 > 0.0;
+    let ratios = || masses.iter().filter(finite).map(|(b, before)| before / b);
+    let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
+    if !(most > 0.0) {
+        return masses.to_vec();
+    }
+    // The ratio is divided by (1-p) + p L, L lognormal. Far ones say no more.
+    let far =
+        |z: f64| 1.0 - part + part * exp((z / sigma - 0.5 / (sigma * sigma)).clamp(-7.0, 7.0));
+    let (low, high) = (least / far(REACH), most / far(-REACH));
+    let step = ln(high / low) / f64::from(groups);
+    let nodes: Vec<f64> = (0..=groups).map(|j| low * exp(step * f64::from(j))).collect();
+    let mut weights = vec![0.0; nodes.len()];
+    let (mut none, mut alone) = (0.0, 0.0);
+    for &(b, before) in masses.iter().filter(finite) {
+        // The number at which the ratio is that of a node: it falls as the ratio grows.
+        let at = |node: &f64| {
+            let odds = (before / (b * node) - (1.0 - part)) / part;
+            let x = if odds > 0.0 { sigma * sigma * ln(odds) + 0.5 } else { f64::NEG_INFINITY };
+            (tail(x / sigma), tail((x - 1.0) / sigma))
+        };
+        let mut last = (tail(f64::INFINITY), tail(f64::INFINITY));
+        for j in 0..=nodes.len() {
+            let end = (tail(f64::NEG_INFINITY), tail(f64::NEG_INFINITY));
+            let here = nodes.get(j).map_or(end, at);
+            let (still, moved) = (between(here.0, last.0).0, between(here.1, last.1).0);
+            last = here;
+            let (silent, sent) = (b * ((1.0 - part) * still + part * moved), before * still);
+            // The ratio goes to the nodes around it with both masses kept: below the first to 0,
+            // above the last to infinity.
+            match (j.checked_sub(1), nodes.get(j)) {
+                (None, Some(node)) => {
+                    let up = (sent / node).min(silent);
+                    weights[j] += up;
+                    none += silent - up;
+                }
+                (Some(before), Some(node)) => {
+                    let up = (sent - nodes[before] * silent) / (node - nodes[before]);
+                    let up = up.clamp(0.0, silent);
+                    weights[j] += up;
+                    weights[before] += silent - up;
+                }
+                (before, None) => {
+                    let top = before.unwrap_or(0);
+                    weights[top] += silent;
+                    alone += (sent - nodes[top] * silent).max(0.0);
+                }
+            }
+        }
+    }
+    let mut found: Vec<_> = masses.iter().filter(|m| !finite(m)).copied().collect();
+    found.extend([(none, 0.0), (0.0, alone)]);
+    found.extend(weights.iter().zip(&nodes).map(|(weight, node)| (*weight, weight * node)));
+    found
+}
+
 /// Poisson sampling of `others + 1` devices by a leader that stops at `most`, taking a uniform
 /// subset of those that arrived.
 ///
@@ -216,14 +203,8 @@ pub(crate) fn truncated_poisson(
 ) -> Mixture {
     let fewer = binomial::lower_tail(others, rate, most).min(1.0);
     let full = binomial::upper_tail(others, rate, most).min(1.0);
-    let group = |base: f64, q: f64, distance: f64| Group {
-        base,
-        gap: q * base,
-        moved: q * base,
-        distance,
-        dummy: 0.0,
-        dummy_distance: 1.0,
-    };
+    let group =
+        |base: f64, q: f64, distance: f64| Group { base, gap: q * base, moved: q * base, distance };
     let taken = rate * (most as f64 / (most as f64 + 1.0));
     let groups = vec![group(fewer, rate, 1.0), group(full, taken, replacement)];
     Mixture { sigma, groups, reversed }
@@ -243,14 +224,7 @@ pub(crate) fn count_seen_zero_out(
     let (first, last) = binomial::bulk(devices, rate, outside);
     let group = |k: u64, mass: f64| {
         let q = k as f64 / devices as f64;
-        Group {
-            base: mass,
-            gap: q * mass,
-            moved: q * mass,
-            distance: 1.0,
-            dummy: 0.0,
-            dummy_distance: 1.0,
-        }
+        Group { base: mass, gap: q * mass, moved: q * mass, distance: 1.0 }
     };
     // A group of counts is bounded by its largest count: the divergence grows with the rate.
     let stride = (last - first).div_ceil(512).max(1);
@@ -294,41 +268,36 @@ pub(crate) fn count_only(rate: f64, others: u64, outside: f64, reversed: bool) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pld::pair::Pair;
 
-    fn model(others: u64, tolerance: f64, dummy_rate: f64) -> CountSeen {
-        CountSeen {
-            rate: 0.05,
-            others,
-            dummy_rate,
-            sigma: 1.5,
-            distance: 2.0,
-            tolerance,
-            most_groups: 1 << 20,
-        }
-    }
-
+    /// Both masses are kept, and the ratio is spread: the mean of its square does not fall.
     #[test]
-    fn grouped_counts_enclose_single_ones() {
-        for others in [30, 4_000, 100_000] {
-            for dummy_rate in [0.0, 0.1] {
-                let exact = model(others, 0.0, dummy_rate);
-                let rough = model(others, 1.0, dummy_rate);
-                assert!(others < 1_000 || rough.stride() > 2, "{}", rough.stride());
-                for reversed in [false, true] {
-                    let truth = exact.pair(1e-12, Grouping::Optimistic, reversed);
-                    let up = rough.pair(1e-12, Grouping::Pessimistic, reversed);
-                    let down = rough.pair(1e-12, Grouping::Optimistic, reversed);
-                    for j in 0..20 {
-                        let epsilon = 0.2 * f64::from(j);
-                        let (low, high) = truth.hockey_stick(epsilon);
-                        assert!(up.hockey_stick(epsilon).1 >= low, "{others} {reversed} {epsilon}");
-                        assert!(
-                            down.hockey_stick(epsilon).0 <= high,
-                            "{others} {reversed} {epsilon}"
-                        );
-                    }
-                }
+    fn another_number_spreads_the_ratio() {
+        let counts = Counts::new(40, 0.3, 1e-13).grouped(1, 1 << 20, Grouping::Pessimistic);
+        let sum = |of: &[(f64, f64)], f: fn(&(f64, f64)) -> f64| of.iter().map(f).sum::<f64>();
+        let square = |m: &(f64, f64)| if m.0 > 0.0 { m.1 * m.1 / m.0 } else { 0.0 };
+        for sigma in [0.3, 1.0, 7.0] {
+            for part in [1e-6, 0.1, 0.7, 0.999_999] {
+                let found = with_another(&counts, (part, sigma), 400);
+                assert!((sum(&found, |m| m.0) - 1.0).abs() < 1e-9, "{sigma} {part}");
+                assert!((sum(&found, |m| m.1) - 1.0).abs() < 1e-9, "{sigma} {part}");
+                // For each count the mean of 1/((1-p) + p L), L lognormal, under the first law.
+                let step = 1e-3;
+                let mean: f64 = (-12_000..12_000)
+                    .map(|j| {
+                        let z = f64::from(j) * step;
+                        let density = libm::exp(-0.5 * z * z) / (2.0 * std::f64::consts::PI).sqrt();
+                        let odds = libm::exp(z / sigma - 0.5 / (sigma * sigma));
+                        step * density / (1.0 - part + part * odds)
+                    })
+                    .sum();
+                let exact = mean * sum(&counts, square);
+                let (spread, infinite) =
+                    (sum(&found, square), found.iter().any(|m| m.0 <= 0.0 && m.1 > 1e-9));
+                assert!(
+                    infinite || spread > exact * (1.0 - 1e-9),
+                    "{sigma} {part}: {spread} {exact}"
+                );
+                assert!(infinite || spread < exact * 1.01, "{sigma} {part}: {spread} {exact}");
             }
         }
     }
@@ -336,15 +305,15 @@ mod tests {
     #[test]
     fn groups_hold_all_of_the_mass() {
         for others in [3, 500, 1_000_000] {
-            for grouping in [Grouping::Pessimistic, Grouping::Optimistic] {
-                let pair = model(others, 1e-2, 0.2).pair(1e-13, grouping, false);
-                let base: f64 = pair.groups.iter().map(|g| g.base).sum();
-                let mixed: f64 =
-                    pair.groups.iter().map(|g| g.base - g.gap + g.moved + g.dummy).sum();
-                assert!(
-                    (base - 1.0).abs() < 1e-10 && (mixed - 1.0).abs() < 1e-10,
-                    "{base} {mixed}"
-                );
+            let counts = Counts::new(others, 0.24, 1e-13);
+            for (grouping, stride) in
+                [(Grouping::Pessimistic, 7), (Grouping::Optimistic, 7), (Grouping::Optimistic, 1)]
+            {
+                let groups = counts.grouped(stride, 1 << 20, grouping);
+                let silent: f64 = groups.iter().map(|g| g.0).sum();
+                let sending: f64 = groups.iter().map(|g| g.1).sum();
+                assert!((silent - 1.0).abs() < 1e-10, "{others} {silent}");
+                assert!((sending - 1.0).abs() < 1e-10, "{others} {sending}");
             }
         }
     }

@@ -1,14 +1,14 @@
 //! From events to pairs: which dominating pair stands for which event, under which adjacency.
 
-use super::counts::{
-    self, CountSeen, Grouping, count_only, count_seen_zero_out, truncated_poisson,
-};
+use super::counts::{self, count_only, count_seen_zero_out, truncated_poisson};
 use super::mixture::Mixture;
 use super::pair::{Atoms, Laplace, Pair, Sampled};
 use super::refusals::{
-    ALLOCATION, COUNT_SEEN, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE,
-    SAMPLED, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
+    ALLOCATION, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE, SAMPLED,
+    SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
 };
+use super::seen::{self, Seen};
+use super::symmetric::Symmetric;
 use crate::error::in_range;
 use crate::math::{down, exp, normal, sqrt, up};
 use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete, shuffle};
@@ -104,7 +104,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// The mass that one release may leave out.
-    fn outside(&self) -> f64 {
+    pub(super) fn outside(&self) -> f64 {
         (1e-7 * self.delta / self.total as f64).max(1e-300)
     }
 
@@ -168,12 +168,52 @@ impl Context {
             Event::PureDp { epsilon } => Ok(Pairs::black_box(*epsilon, 0.0)),
             Event::ApproximateDp { epsilon, delta } => Ok(Pairs::black_box(*epsilon, *delta)),
             Event::PoissonSampled { rate, of } => self.poisson(*rate, of.unwrapped()),
+            Event::SampledCountSeen { rate, population, dummy_rate, sigma, .. }
+                if self.adjacency == Adjacency::ZeroOut && *dummy_rate == 0.0 =>
+            {
+                self.count_seen_zero_out(*rate, *population, *sigma)
+            }
             Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape } => {
-                self.count_seen((*rate, *population, *dummy_rate), *sigma, *shape)
+                let seen = Seen {
+                    default_rate: *rate,
+                    rate: *rate,
+                    dummy_rate: *dummy_rate,
+                    others: *population,
+                    defaults: 0,
+                    sigma: *sigma,
+                    shape: *shape,
+                };
+                Ok(seen::pairs(&seen, self))
+            }
+            Event::ImportanceSampled {
+                default_rate,
+                rate,
+                population,
+                defaults,
+                dummy_rate,
+                sigma,
+                shape,
+            } => {
+                let seen = Seen {
+                    default_rate: *default_rate,
+                    rate: *rate,
+                    dummy_rate: *dummy_rate,
+                    others: *population,
+                    defaults: *defaults,
+                    sigma: *sigma,
+                    shape: *shape,
+                };
+                Ok(seen::pairs(&seen, self))
             }
             Event::CountOnly { rate, population } => Ok(self.count_only(*rate, *population)),
             Event::TruncatedPoisson { rate, population, max_batch, sigma, shape } => {
                 self.truncated((*rate, *population, *max_batch), *sigma, *shape)
+            }
+            Event::SampledWithoutReplacement { population, sample, of }
+                if self.adjacency == Adjacency::Replace
+                    && matches!(of.unwrapped(), Event::Gaussian { .. }) =>
+            {
+                self.gaussian_of_a_subset(*sample as f64 / *population as f64, of.unwrapped())
             }
             Event::Shuffled { .. }
             | Event::RandomAllocation { .. }
@@ -199,11 +239,26 @@ impl Context {
         )
     }
 
+    /// A uniform subset under replacement, with Gaussian noise. Both neighbours are mixtures that
+    /// share all but `rate`; by advanced joint convexity (Balle, Barthe, Gaboardi 2018) neither
+    /// direction exceeds the sampled Gaussian at the replacement distance, from epsilon 0 on. It is
+    /// attained where all others hold one of the two values.
+    fn gaussian_of_a_subset(&self, rate: f64, of: &Event) -> Result<Pairs, Error> {
+        let Event::Gaussian { sigma, sensitivity } = of else { return Err(WITHOUT_REPLACEMENT) };
+        let rate = up(rate, f64::EPSILON).min(1.0);
+        let sigma = down(sigma / (sensitivity * self.unit_distance()), 4.0 * f64::EPSILON);
+        let curve = |reversed| Mixture::sampled_gaussian(rate, sigma, 1.0, reversed);
+        let upper = || Symmetric { curves: vec![curve(false)] };
+        let mut pairs = Pairs::exact(upper(), upper());
+        pairs.lower = Some([Box::new(curve(false)), Box::new(curve(true))]);
+        Ok(pairs)
+    }
+
     /// One coordinate. (Vectors of several coordinates are not covered: no direction is known to be
     /// the worst.)
     fn discrete(&self, sigma: f64, sensitivity: u64) -> Result<Atoms, Error> {
         let distance = match (self.adjacency, self.shape) {
-            (Adjacency::AddRemove | Adjacency::ZeroOut, _) => sensitivity,
+            (Adjacency::AddRemove | Adjacency::ZeroOut, _) | (_, Shape::Number) => sensitivity,
             (Adjacency::Replace, Shape::Vector) => sensitivity.saturating_mul(2),
             (Adjacency::Replace, Shape::OneHot) => return Err(NO_PAIR),
         };
@@ -277,49 +332,14 @@ impl Context {
         }
     }
 
-    fn count_seen(
-        &self,
-        (rate, others, dummy_rate): (f64, u64, f64),
-        sigma: f64,
-        shape: Shape,
-    ) -> Result<Pairs, Error> {
+    fn count_seen_zero_out(&self, rate: f64, others: u64, sigma: f64) -> Result<Pairs, Error> {
         let outside = self.outside();
-        match self.adjacency {
-            Adjacency::AddRemove => {}
-            Adjacency::ZeroOut if dummy_rate == 0.0 => {
-                if counts::width(others, rate, 0.0, outside) > MOST_COUNTS {
-                    return Err(MANY_COUNTS);
-                }
-                let pair = |reversed| count_seen_zero_out(rate, others, sigma, outside, reversed);
-                let upper: [Box<dyn Pair>; 2] = [Box::new(pair(false)), Box::new(pair(true))];
-                return Ok(Pairs { upper, lower: None, outside, attained: false });
-            }
-            Adjacency::ZeroOut | Adjacency::Replace => return Err(COUNT_SEEN),
+        if counts::width(others, rate, outside) > MOST_COUNTS {
+            return Err(MANY_COUNTS);
         }
-        let distance = shape.replacement_distance();
-        // With fewer others the view reveals at least as much: the rest is post-processing.
-        let (all, mut others) = (others, others.min(1 << 52));
-        while counts::width(others, rate, dummy_rate, outside) > MOST_COUNTS {
-            others /= 4;
-        }
-        // A composition evaluates every group for every cell of its lattice. With dummies a group
-        // is slow, and only a bound.
-        let (tolerance, most_groups) = match (self.total, dummy_rate > 0.0) {
-            (1, false) => (2e-6, 1 << 20),
-            (1, true) => (5e-5, 1 << 20),
-            _ => (1e-4, 256),
-        };
-        let model = CountSeen { rate, others, dummy_rate, sigma, distance, tolerance, most_groups };
-        let pair = |grouping, reversed| -> Box<dyn Pair> {
-            Box::new(model.pair(outside, grouping, reversed))
-        };
-        Ok(Pairs {
-            upper: [pair(Grouping::Pessimistic, false), pair(Grouping::Pessimistic, true)],
-            lower: Some([pair(Grouping::Optimistic, false), pair(Grouping::Optimistic, true)]),
-            outside,
-            // A dummy's distance is bounded, but not attained together with the other one.
-            attained: dummy_rate == 0.0 && others == all,
-        })
+        let pair = |reversed| count_seen_zero_out(rate, others, sigma, outside, reversed);
+        let upper: [Box<dyn Pair>; 2] = [Box::new(pair(false)), Box::new(pair(true))];
+        Ok(Pairs { upper, lower: None, outside, attained: false })
     }
 
     fn count_only(&self, rate: f64, others: u64) -> Pairs {
@@ -331,7 +351,7 @@ impl Context {
         let outside = self.outside();
         // With fewer others the count reveals at least as much.
         let (all, mut others) = (others, others.min(1 << 52));
-        while counts::width(others, rate, 0.0, outside) > MOST_ATOMS {
+        while counts::width(others, rate, outside) > MOST_ATOMS {
             others /= 4;
         }
         let pair = |reversed| count_only(rate, others, outside, reversed);

@@ -2,8 +2,8 @@
 //!
 //! There are two measures over (group, x), where a group is whatever the adversary sees besides the
 //! noisy value `x` (the count, or that nothing was released): the *base*, `base N(0, s^2)` in each
-//! group, and the *mixed* one, `stay N(0, s^2) + moved N(D, s^2) + dummy N(D', s^2)`. In each group
-//! their ratio grows with `x`, so the losses below a bound are those with `x` below a threshold.
+//! group, and the *mixed* one, `stay N(0, s^2) + moved N(D, s^2)`. In each group their ratio grows
+//! with `x`, so the losses below a bound are those with `x` below a threshold.
 
 use super::pair::{Cell, Pair, swapped};
 use crate::math::{exp, expm1, ln, log1p, normal, sqrt};
@@ -13,15 +13,12 @@ use crate::math::{exp, expm1, ln, log1p, normal, sqrt};
 pub(crate) struct Group {
     /// Probability without the device.
     pub(crate) base: f64,
-    /// `base - stay`, where `stay` is the probability that the device is present and changes
-    /// nothing. Stored as the difference, which is small and must not be lost.
+    /// `base - stay`, where `stay` is the probability that the device is present and does not move
+    /// the value. Stored as the difference, which is small and must not be lost.
     pub(crate) gap: f64,
     /// Probability that the device moves the value by `distance`.
     pub(crate) moved: f64,
     pub(crate) distance: f64,
-    /// Probability that the device moves the value by `dummy_distance`.
-    pub(crate) dummy: f64,
-    pub(crate) dummy_distance: f64,
 }
 
 /// The pair, in one of its two directions.
@@ -36,8 +33,7 @@ pub(crate) struct Mixture {
 impl Mixture {
     /// The Poisson-sampled Gaussian: `(1-q) N(0, s^2) + q N(D, s^2)` against `N(0, s^2)`.
     pub(crate) fn sampled_gaussian(rate: f64, sigma: f64, distance: f64, reversed: bool) -> Self {
-        let group =
-            Group { base: 1.0, gap: rate, moved: rate, distance, dummy: 0.0, dummy_distance: 0.0 };
+        let group = Group { base: 1.0, gap: rate, moved: rate, distance };
         Self { sigma, groups: vec![group], reversed }
     }
 
@@ -58,7 +54,6 @@ impl Mixture {
                         base: group.base * scale,
                         gap: group.gap * scale,
                         moved: group.moved * scale,
-                        dummy: group.dummy * scale,
                         ..*group
                     });
                 }
@@ -95,35 +90,11 @@ impl Group {
         if !(rest > 0.0) {
             return f64::NEG_INFINITY;
         }
-        if self.moved <= 0.0 && self.dummy <= 0.0 {
+        if self.moved <= 0.0 {
             // The ratio does not depend on x, and is below the bound.
             return f64::INFINITY;
         }
-        let alone = |mass: f64, d: f64| 0.5 * d + sigma * sigma / d * ln(rest / mass);
-        if self.dummy <= 0.0 {
-            return alone(self.moved, self.distance);
-        }
-        if self.moved <= 0.0 {
-            return alone(self.dummy, self.dummy_distance);
-        }
-        // Both terms grow with x, so the root lies below the root of either term alone. Newton on
-        // the logarithm of the sum, which is convex and increasing, converges from above.
-        let mut x = alone(self.moved, self.distance).min(alone(self.dummy, self.dummy_distance));
-        let square = sigma * sigma;
-        let target = ln(rest);
-        for _ in 0..60 {
-            let a = ln(self.moved) + (x - 0.5 * self.distance) * self.distance / square;
-            let b = ln(self.dummy) + (x - 0.5 * self.dummy_distance) * self.dummy_distance / square;
-            let sum = crate::math::ln_add(a, b);
-            let slope =
-                (exp(a - sum) * self.distance + exp(b - sum) * self.dummy_distance) / square;
-            let step = (sum - target) / slope;
-            x -= step;
-            if step.abs() <= 1e-15 * (x.abs() + sigma) {
-                break;
-            }
-        }
-        x
+        0.5 * self.distance + sigma * sigma / self.distance * ln(rest / self.moved)
     }
 
     /// Adds this group's masses between two thresholds to a cell of (mixed, base).
@@ -134,27 +105,16 @@ impl Group {
         cell.q += self.base * still;
         cell.p += stay * still + self.moved * moved;
         cell.tail += self.base * still_tail + self.moved * moved_tail;
-        if self.dummy > 0.0 {
-            let (dummy, dummy_tail) = between(from.dummy, to.dummy);
-            cell.p += self.dummy * dummy;
-            cell.tail += self.dummy * dummy_tail;
-        }
     }
 
     /// `ln` of the ratio of mixed to base at `x`.
     fn loss(&self, x: f64, sigma: f64) -> f64 {
-        let square = sigma * sigma;
-        let term = |mass: f64, d: f64| {
-            if mass > 0.0 {
-                ln(mass / self.base) + (x - 0.5 * d) * d / square
-            } else {
-                f64::NEG_INFINITY
-            }
+        let moves = if self.moved > 0.0 {
+            let d = self.distance;
+            ln(self.moved / self.base) + (x - 0.5 * d) * d / (sigma * sigma)
+        } else {
+            f64::NEG_INFINITY
         };
-        let moves = crate::math::ln_add(
-            term(self.moved, self.distance),
-            term(self.dummy, self.dummy_distance),
-        );
         if moves > 30.0 {
             return moves + log1p((1.0 - self.gap / self.base) * exp(-moves));
         }
@@ -164,17 +124,17 @@ impl Group {
 
 /// The smaller tail of a normal law at a point, and on which side it is.
 #[derive(Clone, Copy, Debug)]
-struct Tail {
+pub(super) struct Tail {
     mass: f64,
     upper: bool,
 }
 
-fn tail(z: f64) -> Tail {
+pub(super) fn tail(z: f64) -> Tail {
     Tail { mass: normal::upper_tail(z.abs()), upper: z > 0.0 }
 }
 
 /// The mass between two points, and the size of the numbers that were subtracted.
-fn between(from: Tail, to: Tail) -> (f64, f64) {
+pub(super) fn between(from: Tail, to: Tail) -> (f64, f64) {
     match (from.upper, to.upper) {
         (true, true) => ((from.mass - to.mass).max(0.0), from.mass),
         (false, false) => ((to.mass - from.mass).max(0.0), to.mass),
@@ -183,21 +143,18 @@ fn between(from: Tail, to: Tail) -> (f64, f64) {
     }
 }
 
-/// The three components' tails at one threshold.
+/// The two components' tails at one threshold.
 #[derive(Clone, Copy, Debug)]
 struct Tails {
     still: Tail,
     moved: Tail,
-    dummy: Tail,
 }
 
 impl Tails {
     fn at(x: f64, group: &Group, sigma: f64) -> Self {
         let still = tail(x / sigma);
         let moved = if group.moved > 0.0 { tail((x - group.distance) / sigma) } else { still };
-        let dummy =
-            if group.dummy > 0.0 { tail((x - group.dummy_distance) / sigma) } else { still };
-        Self { still, moved, dummy }
+        Self { still, moved }
     }
 }
 
@@ -240,12 +197,12 @@ impl Pair for Mixture {
     }
 
     fn total_variation(&self) -> f64 {
-        self.groups.iter().map(|group| group.moved + group.dummy).sum()
+        self.groups.iter().map(|group| group.moved + (-group.gap).max(0.0)).sum()
     }
 
     fn largest_loss(&self) -> f64 {
         // Reversed, the loss is largest where the mixed measure has only the staying part.
-        let largest = |group: &Group| match (self.reversed, group.moved + group.dummy > 0.0) {
+        let largest = |group: &Group| match (self.reversed, group.moved > 0.0) {
             (false, true) => f64::INFINITY,
             (false, false) => log1p(-group.gap / group.base),
             (true, _) => -log1p(-group.gap / group.base),
@@ -267,7 +224,7 @@ impl Pair for Mixture {
             if group.base <= 0.0 {
                 continue;
             }
-            let high = group.distance.max(group.dummy_distance) / self.sigma + reach;
+            let high = group.distance / self.sigma + reach;
             let width = (high + reach) / points as f64;
             let mut below = Tails::at(f64::NEG_INFINITY, group, self.sigma);
             for j in 0..points {

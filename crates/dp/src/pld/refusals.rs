@@ -31,10 +31,6 @@ pub(super) const SAMPLED: Error = unsupported(
     "Poisson sampling of this event",
     "sample gaussian, discrete_gaussian, laplace, pure_dp or approximate_dp",
 );
-pub(super) const COUNT_SEEN: Error = unsupported(
-    "the count seen under this adjacency",
-    "use adjacency add-remove (or zero-out without dummies)",
-);
 pub(super) const MANY_LEAVES: Error = unsupported(
     "the loss distribution of more than 2,048 different events",
     "use the accountant rdp, or best",

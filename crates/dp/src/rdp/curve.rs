@@ -90,7 +90,9 @@ impl Curve {
                 })
             }
             Event::TruncatedPoisson { .. } => Err(unbounded("truncated Poisson batches")),
-            Event::SampledCountSeen { .. } => Err(unbounded("sampling with the count seen")),
+            Event::SampledCountSeen { .. } | Event::ImportanceSampled { .. } => {
+                Err(unbounded("sampling with the count seen"))
+            }
             // The count that only the device makes possible has an infinite loss.
             Event::CountOnly { .. } => Err(unbounded("the count alone")),
             Event::Shuffled { .. } => Err(unbounded("shuffling")),

@@ -2,7 +2,7 @@
 
 use super::brute::{self, Step, binomial, normal};
 use super::stream::Stream;
-use super::{Adjacency, Event, Shape, Tally};
+use super::{Adjacency, Event, Shape, Tally, schedules};
 
 fn shape(stream: &mut Stream) -> Shape {
     if stream.whole(0, 1) == 0 { Shape::OneHot } else { Shape::Vector }
@@ -35,29 +35,16 @@ impl Round {
         (0..=law.len()).map(|k| (at(k), if k == 0 { 0.0 } else { at(k - 1) })).collect()
     }
 
-    /// The divergence given one count, by quadrature; (the device leaves, the device comes). The
-    /// average over what the exchanged contribution was: a value, or a dummy.
+    /// The divergence of a real population given one count, by quadrature; (the device leaves, the
+    /// device comes). The others hold the value farthest from the device's, or zeros if there are
+    /// dummies.
     pub(crate) fn at_count(&self, (base, before): (f64, f64), epsilon: f64) -> (f64, f64) {
-        let real = if self.dummy_rate > 0.0 { self.rate / self.sending() } else { 1.0 };
-        let value = self.exchanged((base, before), epsilon, self.shape.replacement_distance(), 1.0);
-        let dummy = self.exchanged((base, before), epsilon, 1.0, 0.0);
-        (real * value.0 + (1.0 - real) * dummy.0, real * value.1 + (1.0 - real) * dummy.1)
-    }
-
-    /// The same when the device's value is `distance` and its dummy `nearer` away from what it was
-    /// exchanged for.
-    fn exchanged(
-        &self,
-        (base, before): (f64, f64),
-        epsilon: f64,
-        distance: f64,
-        nearer: f64,
-    ) -> (f64, f64) {
         let Self { rate, dummy_rate, sigma, .. } = *self;
+        let distance = if dummy_rate > 0.0 { 1.0 } else { self.shape.replacement_distance() };
         let dummy = (1.0 - rate) * dummy_rate;
         let stay = 1.0 - self.sending();
         let with = |x: f64| {
-            let moved = rate * normal(x - distance, sigma) + dummy * normal(x - nearer, sigma);
+            let moved = rate * normal(x - distance, sigma) + dummy * normal(x, sigma);
             stay * base * normal(x, sigma) + before * moved
         };
         let without = |x: f64| base * normal(x, sigma);
@@ -123,8 +110,7 @@ fn the_count_seen() {
     tally.done(140);
 }
 
-/// The divergence of two rounds: the expectation over the first one's count and sum, by quadrature,
-/// of the second one's.
+/// The divergence of two rounds.
 fn two_rounds(round: &Round, epsilon: f64, leaves: bool) -> f64 {
     let (gone, distance, sigma) =
         (round.sending(), round.shape.replacement_distance(), round.sigma);
@@ -137,24 +123,7 @@ fn two_rounds(round: &Round, epsilon: f64, leaves: bool) -> f64 {
     let second = |epsilon: f64| -> f64 {
         steps.iter().map(|s| if leaves { s.leaves(epsilon) } else { s.comes(epsilon) }).sum()
     };
-    let mut sum = 0.0;
-    for Step { base, moved, .. } in &steps {
-        if *base <= 0.0 {
-            // A count that only the device makes possible tells everything.
-            sum += if leaves { *moved } else { 0.0 };
-            continue;
-        }
-        let inside = |x: f64| {
-            let growth = ((x - 0.5 * distance) * distance / (sigma * sigma)).exp();
-            let ratio = 1.0 - gone + moved / base * growth;
-            let still = base * normal(x, sigma);
-            let (mass, loss) =
-                if leaves { (still * ratio, ratio.ln()) } else { (still, -ratio.ln()) };
-            if mass > 1e-24 { mass * second(epsilon - loss) } else { 0.0 }
-        };
-        sum += brute::integral(inside, (-9.0 * sigma, distance + 9.0 * sigma), 1.5 * sigma, 1e-11);
-    }
-    sum
+    schedules::two_rounds(&steps, |loss| second(epsilon - loss), leaves)
 }
 
 #[test]

@@ -176,6 +176,7 @@ fn positions(shape: Shape) -> [f64; 2] {
     match shape {
         Shape::Vector => [-1.0, 1.0],
         Shape::OneHot => [0.0, 2f64.sqrt()],
+        Shape::Number => [0.0, 1.0],
     }
 }
 
@@ -366,6 +367,42 @@ fn randomized_response_holds_for_every_count_that_is_seen() {
     println!("{amplified} amplified, {worst} of delta, {papers} by the paper, {exposed} exposed");
     // The enumeration is sharp enough to refute the paper's figure, for which all are honest.
     assert!(amplified >= 2 && papers > 1.1 && exposed >= 8, "{amplified} {papers} {exposed}");
+}
+
+/// With dummies, which a histogram shows as what is missing in it, fewer of a batch are reports.
+#[test]
+fn randomized_response_holds_with_dummies() {
+    let (mut amplified, mut worst) = (0, 0.0f64);
+    for (case, dummy_rate, populations) in [
+        ((1.0, 2, 0.3, 60, 1e-2), 0.2, [1, 8, 20, 40]),
+        ((2.0, 2, 0.3, 30, 2e-2), 0.1, [1, 5, 12, 30]),
+        ((3.0, 3, 0.4, 12, 1e-2), 0.3, [1, 4, 7, 10]),
+        ((1.5, 3, 0.6, 10, 1e-3), 0.7, [1, 4, 7, 10]),
+    ] {
+        let (epsilon0, k, rate, min_batch, delta) = case;
+        let law = Law::RandomizedResponse { epsilon0, k: k as u64 };
+        let terms = Terms { law, rate, dummy_rate, min_batch, rounds: 1 };
+        let found = judge(&terms, None, delta).unwrap();
+        let without = judge(&Terms { dummy_rate: 0.0, ..terms }, None, delta).unwrap();
+        assert!(found.epsilon >= without.epsilon * (1.0 - 1e-9), "{found:?} {without:?}");
+        amplified += u32::from(found.epsilon < 0.9 * epsilon0);
+        // A dummy is one more symbol.
+        let dummy = (1.0 - rate) * dummy_rate;
+        let holds = |symbol| [responds(symbol, k, epsilon0, rate), vec![dummy]].concat();
+        for devices in populations {
+            for theirs in [0, k - 1] {
+                let others = population(k + 1, 1, &vec![holds(theirs); devices - 1]);
+                let both = [0, 1].map(|symbol| joined(others.clone(), 1, &[holds(symbol)]));
+                for world in worlds(k + 1, 1, min_batch) {
+                    let truth = world.exact([&both[0], &both[1]], found.epsilon);
+                    assert!(truth <= delta * (1.0 + SLACK), "{terms:?} {devices}: {truth:e}");
+                    worst = worst.max(truth / delta);
+                }
+            }
+        }
+    }
+    println!("{amplified} amplified, {worst} of delta");
+    assert!(amplified >= 1, "{amplified}");
 }
 
 /// Both adjacencies of both mechanisms, the one that is not judged by two steps: presence, for

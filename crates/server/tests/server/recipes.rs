@@ -440,10 +440,11 @@ async fn only_listed_authors_and_recipes_that_name_us_are_served() {
     let reason = |recipe: &Recipe| {
         let id = recipe.id().to_string();
         let listed = status["not_served"].as_array().unwrap().iter();
-        let mut reasons = listed.filter(|listed| listed["recipe"] == id.as_str());
+        let mut reasons = listed.filter(|listed| listed["recipe_id"] == id.as_str());
         reasons.next().map(|listed| listed["reason"].as_str().unwrap().to_owned())
     };
-    assert_eq!(status["tasks"][0]["recipe"], good.id().to_string());
+    assert_eq!(status["tasks"][0]["recipe_id"], good.id().to_string());
+    assert_eq!(status["tasks"][0]["closes_s"], good.when.closes);
     assert_eq!(status["tasks"].as_array().unwrap().len(), 1);
     assert!(reason(&bad[0]).unwrap().contains("is not listed"));
     assert!(reason(&again).unwrap().contains("has used the name"));

@@ -104,6 +104,27 @@ pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
             let sigma = honest.noise(sigma);
             Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape }
         }
+        Event::ImportanceSampled {
+            default_rate,
+            rate,
+            population,
+            defaults,
+            dummy_rate,
+            sigma,
+            shape,
+        } => {
+            let population = left("importance_sampled", honest.others(population))?;
+            let (defaults, sigma) = (honest.others(defaults), honest.noise(sigma));
+            Event::ImportanceSampled {
+                default_rate,
+                rate,
+                population,
+                defaults,
+                dummy_rate,
+                sigma,
+                shape,
+            }
+        }
         Event::CountOnly { rate, population } => {
             Event::CountOnly { rate, population: honest.others(population) }
         }
@@ -180,7 +201,9 @@ impl Counts {
             Event::PoissonSampled { .. }
             | Event::TruncatedPoisson { .. }
             | Event::RandomAllocation { .. } => self.sampled = true,
-            Event::SampledCountSeen { .. } | Event::CountOnly { .. } => self.seen = true,
+            Event::SampledCountSeen { .. }
+            | Event::ImportanceSampled { .. }
+            | Event::CountOnly { .. } => self.seen = true,
             Event::Repeated { of, .. } => self.add(of, adjacency),
             Event::Composed { of } => of.iter().for_each(|part| self.add(part, adjacency)),
             Event::RandomizedResponse { .. }
@@ -221,6 +244,7 @@ pub(super) fn sampled(event: &Event) -> bool {
         | Event::SampledWithoutReplacement { .. }
         | Event::TruncatedPoisson { .. }
         | Event::SampledCountSeen { .. }
+        | Event::ImportanceSampled { .. }
         | Event::CountOnly { .. }
         | Event::RandomAllocation { .. } => true,
         Event::Repeated { of, .. } => sampled(of),
@@ -273,7 +297,7 @@ mod tests {
             (
                 r#"{"event":"truncated_poisson","rate":1,"population":9,"max_batch":3,"sigma":1,
                 "shape":"round"}"#,
-                "$.shape must be \"one-hot\" or \"vector\"",
+                "$.shape must be \"one-hot\", \"vector\" or \"number\"",
             ),
         ] {
             assert!(place(text).starts_with(part), "{text}: {}", place(text));

@@ -44,6 +44,18 @@ const EVENTS: &[(&str, &[Field])] = &[
     ("sampled_without_replacement", &[POPULATION, ("sample", Whole, true), OF]),
     ("truncated_poisson", &[RATE, POPULATION, ("max_batch", Whole, true), SIGMA, SHAPE]),
     ("sampled_count_seen", &[RATE, POPULATION, ("dummy_rate", Number, false), SIGMA, SHAPE]),
+    (
+        "importance_sampled",
+        &[
+            ("default_rate", Number, true),
+            RATE,
+            POPULATION,
+            ("defaults", Whole, false),
+            ("dummy_rate", Number, false),
+            SIGMA,
+            SHAPE,
+        ],
+    ),
     ("count_only", &[RATE, POPULATION]),
     ("shuffled", &[("n", Whole, true), OF]),
     ("random_allocation", &[("slots", Whole, true), OF]),
@@ -108,8 +120,12 @@ fn check_kind(value: &Value, kind: Kind, path: &str) -> Result<()> {
             wrong(&format!("a whole number of at most {}, in plain digits", u64::MAX))
         }
         (Kind::Whole, _) => wrong("a whole number"),
-        (Kind::Shape, Value::String(shape)) if shape == "one-hot" || shape == "vector" => Ok(()),
-        (Kind::Shape, _) => wrong("\"one-hot\" or \"vector\""),
+        (Kind::Shape, Value::String(shape))
+            if ["one-hot", "vector", "number"].contains(&shape.as_str()) =>
+        {
+            Ok(())
+        }
+        (Kind::Shape, _) => wrong("\"one-hot\", \"vector\" or \"number\""),
         (Kind::Event, value) => check(value, path),
         (Kind::Events, Value::Array(parts)) => {
             let mut parts = parts.iter().enumerate();

@@ -1,0 +1,208 @@
+//! Noise of an honest server: discrete Gaussian noise on sums of whole numbers, summed over all
+//! outcomes of small populations.
+
+use std::collections::BTreeMap;
+
+use sotto_dp::discrete::smoothed;
+use sotto_dp::recipe::{Contribution, Law, Terms, judge};
+
+use super::stream::Stream;
+use super::{Accountant, Adjacency, Event, Question, SLACK, Shape, cases};
+
+/// Two coordinates; of one number only the first is used.
+type Point = [i64; 2];
+
+/// How probable each count and sum is.
+type Sums = BTreeMap<(u64, Point), f64>;
+
+fn sums(devices: &[Point], rate: f64, dummy_rate: f64) -> Sums {
+    let mut law = Sums::from([((0, [0, 0]), 1.0)]);
+    for value in devices {
+        let mut next = Sums::new();
+        for ((count, sum), mass) in law {
+            let moved = [sum[0] + value[0], sum[1] + value[1]];
+            for (key, probability) in [
+                ((count + 1, moved), rate),
+                ((count + 1, sum), (1.0 - rate) * dummy_rate),
+                ((count, sum), (1.0 - rate) * (1.0 - dummy_rate)),
+            ] {
+                *next.entry(key).or_insert(0.0) += mass * probability;
+            }
+        }
+        law = next;
+    }
+    law
+}
+
+/// The discrete Gaussian at the distances 0, 1, 2, ...
+fn noise(sigma: f64) -> Vec<f64> {
+    let weight = |x: i64| (-0.5 * (x as f64 / sigma).powi(2)).exp();
+    let reach = (10.0 * sigma).ceil() as i64 + 1;
+    let total: f64 = (-reach..=reach).map(weight).sum();
+    (0..=reach).map(|x| weight(x) / total).collect()
+}
+
+/// The divergence of two laws of sums, in the worse direction, where the sum is seen with noise if
+/// there are `least` contributions or more, and the count always.
+fn divergence(laws: [&Sums; 2], plane: bool, sigma: f64, least: u64, epsilon: f64) -> f64 {
+    let noise = noise(sigma);
+    let reach = noise.len() as i64 - 1;
+    let at = |d: i64| noise.get(d.unsigned_abs() as usize).copied().unwrap_or(0.0);
+    let ratio = epsilon.exp();
+    let mut by_count = BTreeMap::<u64, [Vec<(Point, f64)>; 2]>::new();
+    for (side, law) in laws.into_iter().enumerate() {
+        for ((count, sum), mass) in law {
+            by_count.entry(*count).or_default()[side].push((*sum, *mass));
+        }
+    }
+    let (mut forth, mut back) = (0.0, 0.0);
+    let mut add = |p: f64, q: f64| {
+        forth += (p - ratio * q).max(0.0);
+        back += (q - ratio * p).max(0.0);
+    };
+    for (count, [a, b]) in by_count {
+        let total = |of: &[(Point, f64)]| of.iter().map(|(_, mass)| mass).sum::<f64>();
+        if count < least {
+            add(total(&a), total(&b));
+            continue;
+        }
+        let range = |axis: usize| {
+            let all = || a.iter().chain(&b).map(|(sum, _)| sum[axis]);
+            (all().min().unwrap() - reach, all().max().unwrap() + reach)
+        };
+        let rows = if plane { range(1) } else { (0, 0) };
+        for x in range(0).0..=range(0).1 {
+            for y in rows.0..=rows.1 {
+                let density = |of: &[(Point, f64)]| -> f64 {
+                    let near =
+                        |sum: &Point| at(x - sum[0]) * if plane { at(y - sum[1]) } else { 1.0 };
+                    of.iter().map(|(sum, mass)| mass * near(sum)).sum()
+                };
+                add(density(&a), density(&b));
+            }
+        }
+    }
+    forth.max(back)
+}
+
+/// Vectors of whole numbers in any direction: judged as continuous noise that was rounded, sampled or
+/// not, and with the count seen.
+#[test]
+fn whole_numbers_are_covered_in_every_direction() {
+    let mut stream = Stream::new(36);
+    let (mut near, mut plane) = (0, 0);
+    for _ in 0..cases(40) {
+        let entry = |stream: &mut Stream| stream.whole(0, 4) as i64 - 2;
+        let value = [entry(&mut stream).abs() + 1, entry(&mut stream)];
+        let (sigma, rate) = (stream.between(1.0, 4.0), stream.spread(0.05, 1.0));
+        let delta = stream.spread(1e-7, 1e-2);
+        let coordinates = if value[1] == 0 { 1.0 } else { 2.0 };
+        let found = smoothed(sigma, coordinates).unwrap();
+        let norm = ((value[0] * value[0] + value[1] * value[1]) as f64).sqrt();
+        let of = Box::new(Event::Gaussian { sigma: found.sigma, sensitivity: norm });
+        let others = stream.whole(1, 3);
+        let shape = Shape::Vector;
+        let seen = Event::SampledCountSeen {
+            rate,
+            population: others,
+            dummy_rate: 0.0,
+            sigma: found.sigma / norm,
+            shape,
+        };
+        for event in [Event::PoissonSampled { rate, of }, seen] {
+            let hidden = matches!(event, Event::PoissonSampled { .. });
+            let (adjacency, accountant) = (Adjacency::AddRemove, Accountant::Best);
+            let question = Question { event: &event, adjacency, shape, accountant };
+            let less = delta * (-found.closeness).exp();
+            let epsilon = question.epsilon_upper(less).unwrap() + 2.0 * found.closeness;
+            let opposite = [-value[0], -value[1]];
+            let crowd = if hidden { vec![] } else { vec![opposite; others as usize] };
+            let with = sums(&[&crowd[..], &[value]].concat(), rate, 0.0);
+            let without = sums(&crowd, rate, 0.0);
+            let forget = |law: &Sums| {
+                let mut sum = Sums::new();
+                for ((_, at), mass) in law {
+                    *sum.entry((0, *at)).or_insert(0.0) += mass;
+                }
+                sum
+            };
+            let laws = if hidden { [forget(&with), forget(&without)] } else { [with, without] };
+            let truth = divergence([&laws[0], &laws[1]], value[1] != 0, sigma, 0, epsilon);
+            assert!(truth <= delta * (1.0 + SLACK), "{event:?} {value:?} {delta:e}: {truth:e}");
+            near += u32::from(truth > 0.3 * delta);
+            plane += u32::from(value[1] != 0);
+        }
+    }
+    println!("{near} of {} use a third of delta, {plane} in two dimensions", 2 * cases(40));
+    assert!(near >= cases(40) / 4 && plane >= cases(40) / 2);
+}
+
+/// A contribution, the values of the device and of its neighbour, and what the others may hold.
+fn contribution(stream: &mut Stream) -> (Contribution, Point, Point, Vec<Point>) {
+    match stream.whole(0, 3) {
+        0 => {
+            let max = stream.whole(1, 3);
+            let top = [max as i64, 0];
+            (Contribution::Number { max }, top, [0, 0], vec![[0, 0], top])
+        }
+        1 => (Contribution::Labels { most: 1 }, [1, 0], [0, 1], vec![[1, 0], [0, 1], [0, 0]]),
+        2 => (Contribution::Labels { most: 2 }, [1, 1], [0, 0], vec![[1, 1], [0, 1], [0, 0]]),
+        _ => {
+            let norm = 5f64.sqrt();
+            let vector = Contribution::Vector { norm, dimension: 2 };
+            (vector, [2, 1], [-2, -1], vec![[-2, -1], [0, 0], [2, 1], [1, -2]])
+        }
+    }
+}
+
+/// Recipes with a server's noise hold for every population that is tried, whether presence or the
+/// value is claimed, with as many dishonest contributions as are allowed, or none.
+#[test]
+fn recipes_with_noise_of_a_server_hold() {
+    let mut stream = Stream::new(37);
+    let (mut finite, mut near) = ([0; 2], [0; 2]);
+    for case in 0..cases(40) {
+        let (contribution, own, other, choice) = contribution(&mut stream);
+        let plane = !matches!(contribution, Contribution::Number { .. });
+        let sigma = contribution.norm() * stream.between(1.0, 3.0);
+        let sigma = if plane { sigma.min(3.0) } else { sigma };
+        let side = case as usize % 2;
+        // What protects presence needs a crowd in which not all send.
+        let rate = if side == 0 { stream.spread(0.03, 0.3) } else { stream.spread(0.2, 0.9) };
+        let (others, min_batch) = (stream.whole(5, 9), stream.whole(2, 8));
+        let min_batch = if side == 0 { min_batch + 5 } else { min_batch };
+        let dummy_rate = if stream.whole(0, 1) == 0 { 0.0 } else { stream.between(0.02, 0.3) };
+        let delta = if side == 0 { stream.spread(3e-3, 0.1) } else { stream.spread(1e-4, 2e-2) };
+        let adjacency = [Adjacency::AddRemove, Adjacency::Replace][side];
+        let law = Law::ServerGaussian { sigma, contribution, adjacency };
+        let terms = Terms { law, rate, dummy_rate, min_batch, rounds: 1 };
+        let found = judge(&terms, Some(2 * others + 1), delta).unwrap();
+        assert!(found.adjacency == adjacency && found.delta == delta);
+        if !found.epsilon.is_finite() {
+            continue;
+        }
+        finite[side] += 1;
+        let mut worst = 0.0f64;
+        for theirs in &choice {
+            let crowd = vec![*theirs; others as usize];
+            let with = |value: Point| sums(&[&crowd[..], &[value]].concat(), rate, dummy_rate);
+            let neighbour = match adjacency {
+                Adjacency::Replace => with(other),
+                _ => sums(&crowd, rate, dummy_rate),
+            };
+            for dishonest in [0, min_batch / 2] {
+                let least = min_batch - dishonest;
+                let laws = [&with(own), &neighbour];
+                let truth = divergence(laws, plane, sigma, least, found.epsilon);
+                assert!(truth <= delta * (1.0 + SLACK), "{terms:?} {others}: {found:?} {truth:e}");
+                worst = worst.max(truth / delta);
+            }
+        }
+        near[side] += u32::from(worst > 0.01);
+    }
+    println!("{finite:?} finite, {near:?} use a hundredth of delta");
+    assert!(
+        finite.iter().chain(&near).all(|count| *count >= cases(40) / 10),
+        "{finite:?} {near:?}"
+    );
+}
