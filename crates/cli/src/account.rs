@@ -68,7 +68,11 @@ impl AccountArgs {
             AccountCommand::Donation(args) => args.report()?,
             AccountCommand::Compose(args) => match args.converted()? {
                 None => args.report()?,
-                Some(events) => return output.value(&events).map(|()| Outcome::Yes),
+                Some(events) => {
+                    // A file of events, as the option says, and nothing else.
+                    output.line(serde_json::to_string_pretty(&events)?)?;
+                    return Ok(Outcome::Yes);
+                }
             },
         };
         report.print(output)?;

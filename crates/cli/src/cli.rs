@@ -169,7 +169,8 @@ mod tests {
             NoteKey::generate("a.example".parse().unwrap(), &mut random::system()),
         );
         let key = key.verifier().to_string();
-        let values = [("ID", id.as_str()), ("LEADER", &key), ("HELPER", &key)];
+        let keys = ["LEADER", "HELPER", "RECEIPTS"].map(|name| (name, key.as_str()));
+        let values = [&[("ID", id.as_str())], &keys[..]].concat();
         let mut count = 0;
         for block in &blocks {
             for line in command_lines(&block.text, &values) {

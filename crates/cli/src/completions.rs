@@ -24,10 +24,18 @@ impl CompletionsArgs {
     pub(crate) fn run(self, _output: &Output) -> Result<Outcome> {
         // Written to memory first: the generator panics on a closed pipe.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "sotto", &mut script);
+        clap_complete::generate(self.shell, &mut whole(), "sotto", &mut script);
         io::stdout().lock().write_all(&script)?;
         Ok(Outcome::Yes)
     }
+}
+
+/// The command table with the commands that the first screen of the help leaves out.
+fn whole() -> clap::Command {
+    let left_out = ["interop", "vectors"];
+    left_out.into_iter().fold(Cli::command(), |command, name| {
+        command.mut_subcommand(name, |subcommand| subcommand.hide(false))
+    })
 }
 
 /// Writes one man page per command.
@@ -40,13 +48,8 @@ pub(crate) struct ManArgs {
 
 impl ManArgs {
     pub(crate) fn run(self, _output: &Output) -> Result<Outcome> {
-        // These are left out of the help, which is for a first look, but not here.
-        let shown = ["interop", "vectors"];
-        let command = shown.into_iter().fold(Cli::command(), |command, name| {
-            command.mut_subcommand(name, |subcommand| subcommand.hide(false))
-        });
         std::fs::create_dir_all(&self.out)
-            .and_then(|()| clap_mangen::generate_to(command, &self.out))
+            .and_then(|()| clap_mangen::generate_to(whole(), &self.out))
             .with_context(|| format!("cannot write man pages to {}", self.out.display()))?;
         Ok(Outcome::Yes)
     }

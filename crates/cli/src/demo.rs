@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use rand_core::Rng;
+use sotto_dp::number::up_short;
 use sotto_wire::Probability;
 
 use self::question::Question;
@@ -183,9 +184,9 @@ impl DemoArgs {
             result.reports.accepted, result.elapsed_s
         ))?;
         if let Some(privacy) = &result.privacy {
-            let (epsilon, delta) = (privacy.claimed_epsilon, privacy.delta.to_f64());
+            let (epsilon, delta) = (up_short(privacy.claimed_epsilon), privacy.delta.to_f64());
             output.prose(format!(
-                "Epsilon {epsilon:.2} at delta {delta:.0e}: each device computed it, assuming that up to \
+                "Epsilon {epsilon} at delta {delta:.0e}: each device computed it, assuming that up to \
                  {} devices in all are dishonest and that the servers see how many answered (the paper's \
                  figure: {:.2}; the noise alone: {:.0}).",
                 privacy.dishonest_devices,

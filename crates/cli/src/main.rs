@@ -85,6 +85,8 @@ fn usage(error: &clap::Error) -> ExitCode {
         let message = lines.collect::<Vec<_>>().join(" ");
         let error = anyhow::anyhow!("{}", message.trim_start_matches("error: "));
         Output::new(true, None).failure(&error);
+    } else if error.use_stderr() {
+        Output::new(false, None).usage(error);
     } else {
         // If the terminal is gone, there is nobody to tell.
         let _ = error.print();

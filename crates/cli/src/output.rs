@@ -176,6 +176,18 @@ impl Output {
         self.remark_beside("warning: ", text);
     }
 
+    /// Prints a usage error. `clap` wraps help, but not errors.
+    pub(crate) fn usage(&self, error: &clap::Error) {
+        let text = error.to_string();
+        match self.remarks.filter(|width| text.lines().any(|line| columns(line) > *width)) {
+            None => drop(error.print()),
+            Some(_) => text.trim_end().lines().for_each(|line| {
+                let indent = line.len() - line.trim_start().len();
+                self.remark_beside(" ".repeat(indent), line.trim_start());
+            }),
+        }
+    }
+
     /// Says on stderr which commands come next. They are not wrapped, so that they can be pasted.
     pub(crate) fn next(&self, commands: &[String]) {
         if !self.json {

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::json;
+use crate::{flat, json};
 
 fn sotto(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sotto")).args(arguments).env("NO_COLOR", "1").output().unwrap()
@@ -238,7 +238,7 @@ fn what_is_no_vector_is_called_so() {
         fs::write(&path, content).unwrap();
         let output = sotto(&["vectors", "check", text(&path)]);
         assert_eq!(output.status.code(), Some(1));
-        let line = stdout(&output);
+        let line = flat(&stdout(&output));
         assert!(line.contains("not a VDAF or token test vector: "), "{line}");
         assert!(line.contains(reason), "{line}");
         assert!(!line.contains("struct") && !line.contains("Vector"), "{line}");

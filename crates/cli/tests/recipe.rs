@@ -299,6 +299,27 @@ fn recipes_without_tokens_come_with_a_warning() {
     assert!(told.contains("Nobody makes sure that a device answers only once"), "{told}");
 }
 
+/// The hint is for attributes only, where an attribute is missing.
+#[test]
+fn a_mapping_that_is_refused_gets_the_hint_that_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = |mapping: &str| {
+        let mut new = NEW[..9].to_vec();
+        new.extend(["--mapping", mapping, "--population", "1e6"]);
+        failed(folder.path(), &new)
+    };
+    let error = new("minutes < 15 ? \"short\" : \"lang\"");
+    assert!(error.contains("it can give \"lang\", which is counted nowhere"), "{error}");
+    assert!(error.contains("or its label: \"short\", \"middle\", \"long\""), "{error}");
+    assert!(!error.contains("--attribute"), "{error}");
+    let error = new("minutes < 15 ? short : \"long\"");
+    assert!(error.contains("if it is the label, write it in quotes: \"short\""), "{error}");
+    assert!(!error.contains("--attribute"), "{error}");
+    let error = new("hours < 15 ? \"short\" : \"long\"");
+    assert!(error.contains("hint: declare what it reads: --attribute hours:int"), "{error}");
+    assert!(error.contains("\n       hours < 15 ? \"short\" : \"long\"\n       ^\n"), "{error}");
+}
+
 /// A log that has stopped says so. Trying again is no advice then, and nobody waits.
 #[test]
 fn a_log_that_has_stopped_is_not_tried_again() {
@@ -523,6 +544,8 @@ fn a_question_comes_before_its_operators() {
         good(folder, &["recipe", "show", "commute.toml"]).contains("none yet: fill in [parties]")
     );
     good(folder, &["recipe", "explain", "commute.toml"]);
+    let same = good(folder, &["recipe", "diff", "commute.toml", "commute.toml"]);
+    assert_eq!(same, "no difference\n", "nobody is not another party");
     let url = one_entry_log();
     for command in ["publish", "tokens"] {
         let mut arguments = vec!["recipe", command, "commute.toml", "--signer", "author.key"];

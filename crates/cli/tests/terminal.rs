@@ -226,6 +226,7 @@ impl Screens {
         let new = [&["task", "new", "--out", "other"], &options[..], &parties].concat();
         self.show(folder, "task new", 0, &new);
         self.show(folder, "task new again", 2, &new);
+        self.show(folder, "task new usage", 2, &["task", "new", "--out", "x", "--vdaf", "median"]);
         self.show(folder, "task show", 0, &["task", "show", "other/leader.toml"]);
         let serve = ["serve", "leader", "--config", "leader.toml"];
         self.show(folder, "serve check config", 0, &[&serve[..], &["--check-config"]].concat());
@@ -267,7 +268,7 @@ impl Screens {
 /// The text with everything that differs from run to run replaced, at the same length.
 fn redacted(text: &str, folder: &Path) -> String {
     let text = text.replace(folder.to_str().unwrap().trim_end_matches('/'), "DIR");
-    text.split_inclusive('\n').map(|line| redacted_line(line)).collect()
+    text.split_inclusive('\n').map(redacted_line).collect()
 }
 
 fn redacted_line(line: &str) -> String {

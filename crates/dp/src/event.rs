@@ -123,8 +123,8 @@ pub enum Event {
     },
     /// Sampling at a rate that depends on the value, where the adversary sees the noisy sum and
     /// exactly how many messages there are. A device with the default value contributes the zero
-    /// vector; under zero-out a device holds that or another value. (If the count is hidden, this is
-    /// `poisson_sampled` at the larger rate.)
+    /// vector; under zero-out a device holds that or another value. (If the count is hidden, this
+    /// is `poisson_sampled` at the larger rate.)
     ImportanceSampled {
         /// The probability that a device with the default value takes part.
         default_rate: f64,

@@ -32,12 +32,13 @@ impl fmt::Display for Adjacency {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// One coordinate is 1 (times the clip), the others 0.
+    /// One coordinate is 1 (times the clip), the others 0; or any vector without negative entries.
     OneHot,
     /// Any vector within the clip norm.
     #[default]
     Vector,
-    /// One number from 0 to the clip.
+    /// Numbers that are not negative, of which all can be the largest at once: one number from 0 to
+    /// the clip, or a list of them.
     Number,
 }
 

@@ -117,8 +117,8 @@ pub struct Judgement {
     pub epsilon: f64,
     /// The requested delta.
     pub delta: f64,
-    /// Add/remove for Gaussian noise of devices, replacement for randomized response; for noise of a
-    /// server what the law names.
+    /// Add/remove for Gaussian noise of devices, replacement for randomized response; for noise of
+    /// a server what the law names.
     pub adjacency: Adjacency,
     /// Always [`HONEST`].
     pub honest: f64,
@@ -428,9 +428,10 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 11] {
         Law::RandomizedResponse { epsilon0, k } => [2, epsilon0.to_bits(), k, 0, 0],
         Law::ServerGaussian { sigma, contribution, adjacency } => {
             let (kind, c, d) = match contribution {
-                Contribution::Number { max } => (3, max, 0),
+                Contribution::Numbers { max, length } => (3, max, length),
                 Contribution::Labels { most } => (4, most, 0),
-                Contribution::Vector { norm, dimension } => (5, norm.to_bits(), dimension),
+                Contribution::Total { most } => (5, most, 0),
+                Contribution::Vector { norm, dimension } => (6, norm.to_bits(), dimension),
             };
             [kind, sigma.to_bits(), adjacency as u64, c, d]
         }

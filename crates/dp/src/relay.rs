@@ -5,9 +5,9 @@
 //! relay cannot tell cover from a report, so it sees only that every device sends something with
 //! probability `q + (1-q) c`, whatever its data and its budget.
 //!
-//! **A relay that learns the result** knows the senders. Each of them that may answer took part with
-//! probability [`rate_among_senders`], independently. A recipe is judged at this rate as well as at
-//! `q`, and the larger epsilon counts.
+//! **A relay that learns the result** knows the senders. Each of them that may answer took part
+//! with probability [`rate_among_senders`], independently. A recipe is judged at this rate as well
+//! as at `q`, and the larger epsilon counts.
 //!
 //! **Rates that depend on the value** (importance sampling) let the relay learn about the value
 //! from the fact that a device sends: [`epsilon_of_sending`]. Dummies and cover make it less.
@@ -38,8 +38,8 @@ pub fn rate_among_senders(rate: f64, cover: f64) -> Result<f64, Error> {
 /// `delta` (which may be 0), between the default value and any other.
 ///
 /// A device with the default value takes part with probability `default_rate`, one with another
-/// value with probability `rate`. One that does not sends a dummy with probability `dummy_rate`, and
-/// if not that, cover with probability `cover`. So it is silent with probability
+/// value with probability `rate`. One that does not sends a dummy with probability `dummy_rate`,
+/// and if not that, cover with probability `cover`. So it is silent with probability
 /// `(1 - r)(1 - q')(1 - c)`: two laws of one bit, whose divergence is the larger one of the two
 /// outcomes. If all send (`cover` is 1), nothing is learnt. Several rounds compose, as `pure_dp` or
 /// `approximate_dp`.

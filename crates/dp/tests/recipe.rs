@@ -39,7 +39,12 @@ fn recipes() -> Vec<Terms> {
         terms(response(2.0, 2), 0.3, 400, 1),
         terms(response(3.0, 8), 0.01, 2_000, 5),
         Terms { dummy_rate: 0.02, ..terms(response(3.0, 8), 0.01, 2_000, 1) },
-        terms(server(4.0, Contribution::Number { max: 1 }, Adjacency::AddRemove), 0.02, 500, 1),
+        terms(
+            server(4.0, Contribution::Numbers { max: 1, length: 1 }, Adjacency::AddRemove),
+            0.02,
+            500,
+            1,
+        ),
         terms(server(20.0, Contribution::Labels { most: 3 }, Adjacency::Replace), 0.05, 2_000, 5),
     ]
 }
@@ -305,10 +310,12 @@ fn nonsense_is_refused() {
     for delta in [0.0, 1.0, -1.0, f64::NAN] {
         refused(good, delta, "delta");
     }
-    let number = |max| Contribution::Number { max };
+    let number = |max| Contribution::Numbers { max, length: 1 };
     let vector = |norm, dimension| Contribution::Vector { norm, dimension };
     for (contribution, name) in [
         (number(0), "max"),
+        (Contribution::Numbers { max: 1, length: 0 }, "length"),
+        (Contribution::Total { most: 0 }, "most"),
         (Contribution::Labels { most: 0 }, "most"),
         (vector(0.0, 3), "norm"),
         (vector(f64::NAN, 3), "norm"),

@@ -4,6 +4,7 @@
 //! what is due until the log proves that it has it. So a log that is away delays receipts, but
 //! never a release, and a receipt that was sent before a crash is sent again with the same bytes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,8 @@ use bytes::Bytes;
 use metrics::{Counter, Gauge};
 use sotto_crypto::merkle::leaf_hash;
 use sotto_crypto::note::{self, NoteKey};
-use sotto_protocol::BucketAggregate;
-use sotto_protocol::Fault;
 use sotto_protocol::receipt::Released;
+use sotto_protocol::{BucketAggregate, Fault};
 use sotto_store::{OwedReceipt, StoreError, TaskStore};
 use sotto_wire::limits::{MAX_RECEIPTS, MAX_TLOG_PROOF_LEN};
 use sotto_wire::{
@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use crate::aggregator::Aggregator;
 use crate::backoff::Backoff;
 use crate::config::RecipesConfig;
-use crate::environment::{instant, timeout};
+use crate::environment::{Environment, instant, timeout};
 use crate::error::BindError;
 use crate::health::{Concern, StoreWork};
 use crate::metrics::MetricsRegistry;
@@ -67,7 +67,7 @@ enum NotSent {
     #[error("{0}")]
     Away(String),
     #[error("{0}")]
-    Refused(&'static str),
+    Refused(String),
 }
 
 impl Receipts {
@@ -149,20 +149,24 @@ impl Receipts {
         let away = |error: TransportError| {
             NotSent::Away(format!("the log does not answer ({})", error.name()))
         };
-        let entry = self.entry(owed).map_err(|fault| NotSent::Away(fault.to_string()))?.to_bytes();
+        let refused = |words: &str| Err(NotSent::Refused(words.to_owned()));
+        let entry = self.entry(owed).map_err(|fault| NotSent::Refused(fault.to_string()))?;
+        let entry = entry.to_bytes();
         let request = outbound::request(Method::POST, &self.add).header(CONTENT_TYPE, "text/plain");
         let body = Bytes::from(entry.clone());
         let answer = self.http.send(request, body, instant() + TIMEOUT).await.map_err(away)?;
         match answer.status {
             StatusCode::OK => {}
             StatusCode::FORBIDDEN => {
-                let words = "the log refuses them: does it list the key that signs receipts?";
-                return Err(NotSent::Refused(words));
+                return refused("the log refuses them: does it list the key that signs receipts?");
             }
             StatusCode::CONFLICT => {
-                let words =
-                    "the log has another receipt with this number: is the store an old copy?";
-                return Err(NotSent::Refused(words));
+                return refused(
+                    "the log has another one with this number: is the store an old copy?",
+                );
+            }
+            status if status.is_client_error() => {
+                return refused(&format!("the log answers {status}"));
             }
             status => return Err(NotSent::Away(format!("the log answers {status}"))),
         }
@@ -175,45 +179,35 @@ impl Receipts {
         })
     }
 
-    /// Sends all that is due. Returns why some was not accepted.
+    /// Sends all that is due. Returns why some was not accepted. One that is refused holds back
+    /// those of its own recipe alone.
     async fn send_all(
         &self,
-        aggregator: &Aggregator,
+        environment: &Environment,
         store: &dyn TaskStore,
     ) -> Result<Option<String>, StoreError> {
+        let (mut refused, mut failed) = (BTreeSet::new(), None::<NotSent>);
         loop {
-            let owed = store.next_receipts(aggregator.environment.now()).await?;
+            let owed = store.next_receipts(environment.now()).await?;
             self.metrics.owed.set(owed.count as f64);
-            let (mut sent, mut failed) = (0_u64, None);
-            for next in &owed.next {
-                let outcome = match next.number > MAX_RECEIPTS {
-                    true => {
-                        tracing::warn!(recipe = %next.released.recipe, "a recipe has no more receipts");
-                        Ok(())
-                    }
-                    false => self.send(next).await,
-                };
-                match outcome {
-                    Ok(()) => {
-                        store.receipt_sent(next.task_id, next.number).await?;
-                        self.metrics.sent.increment(1);
-                        sent += 1;
-                    }
-                    Err(error) => {
-                        self.metrics.failed.increment(1);
-                        let is_away = matches!(error, NotSent::Away(_));
-                        failed.get_or_insert_with(|| error.to_string());
-                        if is_away {
-                            break;
-                        }
-                    }
-                }
-            }
-            self.metrics.owed.set(owed.count.saturating_sub(sent) as f64);
-            if owed.next.is_empty() || sent == 0 {
+            let is_away = matches!(failed, Some(NotSent::Away(_)));
+            let next = owed.next.iter().find(|next| !refused.contains(&next.task_id));
+            let Some(next) = next.filter(|_| !is_away) else {
                 let count = owed.count;
                 return Ok(failed.map(|why| format!("{count} receipts are not in the log: {why}")));
+            };
+            if next.number > MAX_RECEIPTS {
+                let recipe = next.released.recipe;
+                tracing::warn!(%recipe, "a recipe has had its {MAX_RECEIPTS} receipts: no more");
+            } else if let Err(error) = self.send(next).await {
+                self.metrics.failed.increment(1);
+                refused.insert(next.task_id);
+                failed = Some(error);
+                continue;
+            } else {
+                self.metrics.sent.increment(1);
             }
+            store.receipt_sent(next.task_id, next.number).await?;
         }
     }
 }
@@ -227,7 +221,7 @@ pub(crate) async fn run(
     let Some(receipts) = &aggregator.receipts else { return };
     let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE);
     loop {
-        let sent = receipts.send_all(&aggregator, &*store);
+        let sent = receipts.send_all(&aggregator.environment, &*store);
         let Some(sent) = shutdown.or(sent).await else { return };
         let health = &aggregator.health;
         let Ok(failed) = health.noted(StoreWork::Receipts, sent) else {
@@ -254,3 +248,6 @@ pub(crate) async fn run(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

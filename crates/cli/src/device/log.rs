@@ -150,4 +150,3 @@ impl<'a> History<'a> {
         }
     }
 }
-

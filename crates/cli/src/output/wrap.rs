@@ -20,7 +20,7 @@ pub(super) fn width(terminal: Option<u16>) -> usize {
 
 /// `COLUMNS`.
 pub(super) fn set() -> Option<usize> {
-    std::env::var("COLUMNS").ok()?.parse().ok()
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }
 
 /// How many columns a text takes. Escape sequences, which change the style, take none.

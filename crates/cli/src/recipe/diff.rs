@@ -40,6 +40,10 @@ impl DiffArgs {
             // A draft without an author says nothing about who will sign it.
             changes.retain(|change| change.field != "author");
         }
+        if !old.parties_known || !new.parties_known {
+            // Nor does a draft without parties say who they will be.
+            changes.retain(|change| !change.field.starts_with("parties"));
+        }
         if !old.token_keys_known || !new.token_keys_known {
             let keys = ["parties.tokens.leader", "parties.tokens.helper"];
             changes.retain(|change| !keys.contains(&change.field));

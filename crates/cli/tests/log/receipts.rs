@@ -231,7 +231,7 @@ fn only_what_an_operator_signed_speaks_against_it() {
     // A log must not take a receipt of somebody whom the recipe does not name.
     let against_log = json!(["receipt", true, "log", null, null]);
     let swapped = Receipt { role: Role::Helper, ..bad.clone() };
-    assert_eq!(judged(&[recipe_entry, entry(&swapped)], 1), [against_log.clone()]);
+    assert_eq!(judged(&[recipe_entry, entry(&swapped)], 1), std::slice::from_ref(&against_log));
     assert_eq!(judged(&[entry(&bad)], 1), [against_log]);
     let stranger = Receipt { operator: signer(&key("stranger.example")), ..bad };
     assert_eq!(judged(&[entry(&stranger)], 0), [news()]);

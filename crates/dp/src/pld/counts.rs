@@ -1,13 +1,13 @@
 //! The number of messages: its law, grouped where neighbouring counts say nearly the same; sampling
 //! by a leader that stops early; and the count alone.
 //!
-//! Of `n` others each sends a message with probability `t`. At the count `k` a round has two masses:
-//! `b(k)`, where the device sends nothing, and `b(k-1)`, where it sends one, `b` being the binomial.
-//! Whatever is compared has masses that are linear in these two ([`super::seen`]), so its divergence
-//! is a convex and homogeneous function of them. Many neighbouring counts have nearly the same ratio
-//! `b(k-1)/b(k)`. For an upper bound the counts between two nodes are split between them so that both
-//! masses are kept, which raises such a function; for a lower bound they are merged, which is
-//! post-processing.
+//! Of `n` others each sends a message with probability `t`. At the count `k` a round has two
+//! masses: `b(k)`, where the device sends nothing, and `b(k-1)`, where it sends one, `b` being the
+//! binomial. Whatever is compared has masses that are linear in these two ([`super::seen`]), so its
+//! divergence is a convex and homogeneous function of them. Many neighbouring counts have nearly
+//! the same ratio `b(k-1)/b(k)`. For an upper bound the counts between two nodes are split between
+//! them so that both masses are kept, which raises such a function; for a lower bound they are
+//! merged, which is post-processing.
 
 use super::mixture::{Group, Mixture, between, tail};
 use super::pair::Atoms;
@@ -121,9 +121,9 @@ impl Counts {
     }
 }
 
-/// The same masses where one more noisy number is seen, which does not depend on the device's value:
-/// where the device sends nothing it is around 1 with probability `part`, otherwise around 0. Grouped
-/// by the ratio of the two masses, at least as bad.
+/// The same masses where one more noisy number is seen, which does not depend on the device's
+/// value: where the device sends nothing it is around 1 with probability `part`, otherwise around
+/// 0. Grouped by the ratio of the two masses, at least as bad.
 pub(super) fn with_another(
     masses: &[(f64, f64)],
     (part, sigma): (f64, f64),

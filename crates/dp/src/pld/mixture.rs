@@ -201,8 +201,10 @@ impl Pair for Mixture {
     }
 
     fn largest_loss(&self) -> f64 {
-        // Reversed, the loss is largest where the mixed measure has only the staying part.
+        // Reversed, the loss is largest where the mixed measure has only the staying part; there is
+        // none without the base.
         let largest = |group: &Group| match (self.reversed, group.moved > 0.0) {
+            (true, _) if group.base <= 0.0 => 0.0,
             (false, true) => f64::INFINITY,
             (false, false) => log1p(-group.gap / group.base),
             (true, _) => -log1p(-group.gap / group.base),

@@ -7,26 +7,28 @@
 //! noise. The rates are often the same, and there are often no dummies.
 //!
 //! What the others hold is arbitrary, and known to the adversary. An upper end shows him even more,
-//! until only a *crowd* is left: `n` devices that each send a zero vector with the same probability,
-//! in secret. `b` is the law of their number. More devices in the crowd are post-processing, so it
-//! may be smaller than it is; that it is smaller still costs its probability.
+//! until only a *crowd* is left: `n` devices that each send a message with the same
+//! probability, in secret. `b` is the law of their number. More devices in the crowd are
+//! post-processing, so it may be smaller than it is; that it is smaller still costs its
+//! probability.
 //!
 //! - **Beside.** Show who takes part, and with what: the sum of the others is then known. Those who
 //!   do not send dummies with probability `q'`: that is the crowd. Or show all about those that are
-//!   not known to hold the default value: the others send zero vectors with probability `t0`. Either
-//!   way the device adds one to the count or nothing, and its value to the sum or nothing.
+//!   not known to hold the default value: the others send zero vectors with probability `t0`.
+//!   Either way the device adds one to the count or nothing, and its value to the sum or nothing.
 //! - **Exchange.** Show of those with the rate `r1` that they took part, with probability
-//!   `(r1 - r0)/(1 - r0)`: the rest send with probability `t0`, as all others, and of what they send
-//!   `p = r0/t0` are values at most. Given the count, one device in then means another one out. Show
-//!   all other messages. What is left is the device's, `N(x, s^2)` or a dummy, against the exchanged
-//!   one, `p N(v, s^2) + (1-p) N(0, s^2)`. For given lengths the worst `v` is the one with the least
-//!   correlation with `x`: opposite to it, or orthogonal for one-hot; and longer is worse. For
-//!   numbers, `x` and `v` point the same way, and the two messages get the same coin instead.
+//!   `(r1 - r0)/(1 - r0)`: the rest send with probability `t0`, as all others, and of what they
+//!   send `p = r0/t0` are values at most. Given the count, one device in then means another one
+//!   out. Show all other messages. What is left is the device's, `N(x, s^2)` or a dummy, against
+//!   the exchanged one, `p N(v, s^2) + (1-p) N(0, s^2)`. For given lengths the worst `v` is the one
+//!   with the least correlation with `x`: opposite to it, or orthogonal for one-hot; and longer is
+//!   worse. For numbers, `x` and `v` point the same way, and the two messages get the same coin
+//!   instead.
 //! - **Subset** (a device is there in both cases, and all rates are the same). Given the count, the
 //!   senders are a uniform subset.
 //!
-//! `docs/privacy-accounting.md` has the proofs. Lower ends are real populations: the others hold the
-//! default value, or all the value opposite to the device's.
+//! `docs/privacy-accounting.md` has the proofs. Lower ends are real populations: the others hold
+//! the default value, or all the value opposite to the device's.
 
 use super::counts::{self, Counts, Grouping};
 use super::event::{Context, Pairs};

@@ -3,8 +3,8 @@
 //! Of such a pair of inputs it is known that the divergence *in both directions* is at most that of
 //! some pairs, the *curves*, at every epsilon from 0 on. Below 0 the divergence of one direction is
 //! that of the other: `H_a(P, Q) = 1 - a + a H_(1/a)(Q, P)`. So the law of the loss that has the
-//! largest of the curves above 0 and its mirror image below dominates, in both directions. (The pair
-//! of a curve itself does not: below 0 it has its own other direction, which may be smaller.)
+//! largest of the curves above 0 and its mirror image below dominates, in both directions. (The
+//! pair of a curve itself does not: below 0 it has its own other direction, which may be smaller.)
 
 use super::pair::{Cell, Pair};
 

@@ -21,14 +21,21 @@ use crate::{Adjacency, Error, Event, Shape};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Contribution {
-    /// A number from 0 to `max`. A count has 1.
-    Number {
+    /// Numbers from 0 to `max`. A count is one number, at most 1.
+    Numbers {
         /// The largest.
         max: u64,
+        /// How many.
+        length: u64,
     },
     /// Some of several labels, each counted once. A histogram has one label.
     Labels {
         /// How many at most.
+        most: u64,
+    },
+    /// Numbers from 0 on that add up to at most `most`.
+    Total {
+        /// Their largest sum.
         most: u64,
     },
     /// A vector.
@@ -43,8 +50,11 @@ pub enum Contribution {
 impl Contribution {
     pub(super) fn check(self) -> Result<(), Error> {
         match self {
-            Self::Number { max } => at_least_one("max", max).map(|_| ()),
-            Self::Labels { most } => at_least_one("most", most).map(|_| ()),
+            Self::Numbers { max, length } => {
+                at_least_one("max", max)?;
+                at_least_one("length", length).map(|_| ())
+            }
+            Self::Labels { most } | Self::Total { most } => at_least_one("most", most).map(|_| ()),
             Self::Vector { norm, dimension } => {
                 positive("norm", norm)?;
                 at_least_one("dimension", dimension).map(|_| ())
@@ -55,18 +65,20 @@ impl Contribution {
     /// The largest norm of a contribution: in units of it, its shape says how far apart two are.
     pub fn norm(self) -> f64 {
         match self {
-            Self::Number { max } => max as f64,
+            Self::Numbers { max, length } => max as f64 * sqrt(length as f64),
             Self::Labels { most } => sqrt(most as f64),
+            Self::Total { most } => most as f64,
             Self::Vector { norm, .. } => norm,
         }
     }
 
-    /// The shape: two numbers from 0 to `max` are at most `max` apart, `w` labels and `w` others
-    /// `sqrt(2 w)`, two vectors twice the norm.
+    /// The shape: two lists of numbers from 0 to `max` are at most their largest norm apart, two
+    /// that have nothing in common (`w` labels and `w` others) `sqrt 2` times that, two vectors
+    /// twice.
     pub fn shape(self) -> Shape {
         match self {
-            Self::Number { .. } => Shape::Number,
-            Self::Labels { .. } => Shape::OneHot,
+            Self::Numbers { .. } => Shape::Number,
+            Self::Labels { .. } | Self::Total { .. } => Shape::OneHot,
             Self::Vector { .. } => Shape::Vector,
         }
     }
@@ -74,8 +86,8 @@ impl Contribution {
     /// In how many coordinates two contributions can differ.
     fn coordinates(self) -> f64 {
         match self {
-            Self::Number { .. } => 1.0,
-            Self::Labels { most } => 2.0 * most as f64,
+            Self::Numbers { length, .. } => length as f64,
+            Self::Labels { most } | Self::Total { most } => 2.0 * most as f64,
             Self::Vector { dimension, .. } => dimension as f64,
         }
     }
@@ -90,8 +102,8 @@ impl Contribution {
 /// The parts of a population, as whole numbers.
 const WHOLE: u64 = 1 << 40;
 
-/// Judges noise of a server, given as the continuous noise that it is nearly a rounding of, in units
-/// of the norm.
+/// Judges noise of a server, given as the continuous noise that it is nearly a rounding of, in
+/// units of the norm.
 pub(super) fn judge(
     terms: &Terms,
     (noise, shape, adjacency): (Smoothed, Shape, Adjacency),

@@ -180,11 +180,12 @@ fn the_words_drawn_do_not_tell() {
         for (word, kept) in [(0, true), (2 * keep - 1, true), (2 * keep, false), (u64::MAX, false)]
         {
             for other in 0..9_u64 {
-                // 2^64 - 1 is the one word that has no place among multiples of 3.
+                // 0 is the one word that is rejected, so that each third of the rest is as large.
+                let third = (u128::from(other % 3) << 64).div_ceil(3) as u64 + 1 + other;
                 for rejected in 0..3 {
                     let mut words = vec![word];
-                    words.extend(vec![u64::MAX; rejected]);
-                    words.extend([other, 0, 0]);
+                    words.extend(vec![0; rejected]);
+                    words.extend([third, 0, 0]);
                     let mut script = Script { words, drawn: 0 };
                     let reported = response.respond(value, &mut script);
                     let expected = if kept { value } else { others[(other % 3) as usize] };

@@ -1,5 +1,5 @@
-//! Several rounds: rates that change from round to round, uniform subsets, and rounds in which it is
-//! known who takes part.
+//! Several rounds: rates that change from round to round, uniform subsets, and rounds in which it
+//! is known who takes part.
 
 use sotto_dp::closed::gaussian_epsilon;
 use sotto_dp::recipe::{Contribution, Law, Terms, judge};
@@ -144,15 +144,17 @@ fn uniform_subsets_of_both_kinds() {
     tally.done(cases(12));
 }
 
-/// If it is known who takes part in which round, nothing is amplified: `m` rounds are one release of
-/// Gaussian noise at the replacement distance. A recipe whose rate is 1 is such a schedule.
+/// If it is known who takes part in which round, nothing is amplified: `m` rounds are one release
+/// of Gaussian noise at the replacement distance. A recipe whose rate is 1 is such a schedule.
 #[test]
 fn a_known_schedule_is_plain_noise_at_the_replacement_distance() {
     let delta = 1e-7;
     for (contribution, distance) in [
-        (Contribution::Number { max: 3 }, 3.0),
+        (Contribution::Numbers { max: 3, length: 1 }, 3.0),
+        (Contribution::Numbers { max: 2, length: 9 }, 6.0),
         (Contribution::Labels { most: 1 }, 2f64.sqrt()),
         (Contribution::Labels { most: 4 }, 8f64.sqrt()),
+        (Contribution::Total { most: 3 }, 18f64.sqrt()),
         (Contribution::Vector { norm: 2.5, dimension: 30 }, 5.0),
     ] {
         for rounds in [1u64, 12] {

@@ -85,8 +85,8 @@ fn divergence(laws: [&Sums; 2], plane: bool, sigma: f64, least: u64, epsilon: f6
     forth.max(back)
 }
 
-/// Vectors of whole numbers in any direction: judged as continuous noise that was rounded, sampled or
-/// not, and with the count seen.
+/// Vectors of whole numbers in any direction: judged as continuous noise that was rounded, sampled
+/// or not, and with the count seen.
 #[test]
 fn whole_numbers_are_covered_in_every_direction() {
     let mut stream = Stream::new(36);
@@ -139,14 +139,19 @@ fn whole_numbers_are_covered_in_every_direction() {
 
 /// A contribution, the values of the device and of its neighbour, and what the others may hold.
 fn contribution(stream: &mut Stream) -> (Contribution, Point, Point, Vec<Point>) {
-    match stream.whole(0, 3) {
+    match stream.whole(0, 5) {
         0 => {
             let max = stream.whole(1, 3);
             let top = [max as i64, 0];
-            (Contribution::Number { max }, top, [0, 0], vec![[0, 0], top])
+            (Contribution::Numbers { max, length: 1 }, top, [0, 0], vec![[0, 0], top])
         }
         1 => (Contribution::Labels { most: 1 }, [1, 0], [0, 1], vec![[1, 0], [0, 1], [0, 0]]),
         2 => (Contribution::Labels { most: 2 }, [1, 1], [0, 0], vec![[1, 1], [0, 1], [0, 0]]),
+        3 => (Contribution::Total { most: 2 }, [2, 0], [0, 2], vec![[2, 0], [0, 2], [1, 1]]),
+        4 => {
+            let numbers = Contribution::Numbers { max: 2, length: 2 };
+            (numbers, [2, 2], [0, 0], vec![[2, 2], [0, 2], [0, 0]])
+        }
         _ => {
             let norm = 5f64.sqrt();
             let vector = Contribution::Vector { norm, dimension: 2 };
@@ -163,7 +168,7 @@ fn recipes_with_noise_of_a_server_hold() {
     let (mut finite, mut near) = ([0; 2], [0; 2]);
     for case in 0..cases(40) {
         let (contribution, own, other, choice) = contribution(&mut stream);
-        let plane = !matches!(contribution, Contribution::Number { .. });
+        let plane = !matches!(contribution, Contribution::Numbers { length: 1, .. });
         let sigma = contribution.norm() * stream.between(1.0, 3.0);
         let sigma = if plane { sigma.min(3.0) } else { sigma };
         let side = case as usize % 2;

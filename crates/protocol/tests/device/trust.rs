@@ -1,4 +1,4 @@
-//! What a trust file may pin about relays, the log's gateway and tokens.
+//! What a trust file may say about budgets, relays, the log's gateway and tokens.
 
 use sotto_crypto::hpke::Suite;
 use sotto_protocol::admission::Check;
@@ -30,6 +30,24 @@ fn trust(change: impl FnOnce(&mut TrustFile)) -> Result<Trust, String> {
 
 fn refusal(change: impl FnOnce(&mut TrustFile)) -> String {
     trust(change).expect_err("the file is refused")
+}
+
+#[test]
+fn a_cap_on_a_life_is_a_budget_and_has_a_default() {
+    let cap = |trust: &Trust| (trust.lifetime().epsilon, trust.lifetime().delta);
+    assert_eq!(cap(&trust(|_| {}).unwrap()), (10.0, 1e-5));
+    let set = |epsilon, delta| {
+        move |file: &mut TrustFile| {
+            (file.budget.lifetime_epsilon, file.budget.lifetime_delta) = (epsilon, delta);
+        }
+    };
+    assert_eq!(cap(&trust(set(0.5, 1e-9)).unwrap()), (0.5, 1e-9));
+    for (epsilon, delta) in
+        [(0.0, 1e-5), (f64::NAN, 1e-5), (f64::INFINITY, 1e-5), (1.0, 0.0), (1.0, 1.0)]
+    {
+        let reason = refusal(set(epsilon, delta));
+        assert!(reason.starts_with("budget: lifetime: "), "{epsilon} {delta}: {reason}");
+    }
 }
 
 #[test]
