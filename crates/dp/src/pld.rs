@@ -14,13 +14,18 @@ pub(crate) mod fft;
 mod lattice;
 pub(crate) mod law;
 pub(crate) mod mixture;
+mod noise;
 pub(crate) mod pair;
+mod plan;
+mod rare;
 mod refusals;
+mod sides;
+mod tail;
 mod tilt;
 
 use compose::{Part, epsilon_lower, epsilon_upper_beside};
 pub(crate) use compose::{epsilon, epsilon_upper};
-use event::{Context, Leaf, Pairs, leaves, plain_gaussian, share_of_replacement};
+use event::{Context, Leaf, Pairs, leaves, plain_gaussian};
 use pair::Pair;
 
 use crate::math::ln;
@@ -73,18 +78,16 @@ impl<'a> Route<'a> {
         if leaves.is_empty() {
             return Ok(Self::Known(Bracket { lower: 0.0, upper: 0.0 }, "nothing happened"));
         }
-        if let Some(sigma) = plain_gaussian(&leaves, adjacency, shape) {
-            return Ok(Self::Known(closed::gaussian_epsilon(sigma, delta)?, "analytic Gaussian"));
+        if let Some((sigma, exact)) = plain_gaussian(&leaves, adjacency, shape) {
+            let found = closed::gaussian_epsilon(sigma, delta)?;
+            let lower = if exact { found.lower } else { 0.0 };
+            return Ok(Self::Known(Bracket { lower, ..found }, "analytic Gaussian"));
         }
         let total = leaves.iter().map(|(_, times)| *times).sum();
         let context = Context { adjacency, shape, delta, total };
         if let [(leaf, 1)] = leaves[..]
             && let Some((epsilon, method)) = context.single(leaf)?
         {
-            return Ok(Self::Known(epsilon, method));
-        }
-        if adjacency == Adjacency::Replace && leaves.iter().any(|(leaf, _)| sampled_noise(leaf)) {
-            let (epsilon, method) = two_steps(event, &leaves, shape, delta)?;
             return Ok(Self::Known(epsilon, method));
         }
         let pairs =
@@ -101,14 +104,6 @@ impl<'a> Route<'a> {
             return Ok(Self::Known(single(pair, rest, delta), method));
         }
         Ok(Self::Composed(Composition { leaves, pairs, rest }))
-    }
-}
-
-/// Poisson sampling of noise, which has no pair under replacement.
-fn sampled_noise(event: &Event) -> bool {
-    match event {
-        Event::PoissonSampled { of, .. } => !matches!(of.unwrapped(), Event::Shuffled { .. }),
-        _ => false,
     }
 }
 
@@ -156,52 +151,6 @@ impl Composition<'_> {
         let lower = epsilon_lower(&self.parts(1, true), delta);
         forward.or(Bracket { lower, upper: reverse })
     }
-}
-
-/// A replacement as two add/remove steps, for releases that have no pair under replacement.
-fn two_steps(
-    event: &Event,
-    leaves: &[Leaf<'_>],
-    shape: Shape,
-    delta: f64,
-) -> Result<(Bracket, &'static str), Error> {
-    // Only releases that are defined by their noise mean the same under both.
-    let by_noise = |event: &Event| match event {
-        Event::Gaussian { .. } | Event::DiscreteGaussian { .. } | Event::Laplace { .. } => true,
-        Event::PoissonSampled { of, .. } => {
-            matches!(
-                of.unwrapped(),
-                Event::Gaussian { .. } | Event::DiscreteGaussian { .. } | Event::Laplace { .. }
-            )
-        }
-        _ => false,
-    };
-    if !leaves.iter().all(|(leaf, _)| by_noise(leaf)) {
-        return Err(refusals::POISSON_REPLACE);
-    }
-    let one = |delta: f64| event_epsilon_upper(event, Adjacency::AddRemove, shape, delta);
-    // The share of delta depends on epsilon. An epsilon that is at least what its own share gives
-    // is valid; from a valid one, each step leads to a smaller valid one.
-    let meets = |epsilon: f64| {
-        let share = share_of_replacement(delta, epsilon);
-        if share < f64::MIN_POSITIVE { Ok(f64::INFINITY) } else { one(share) }
-    };
-    let mut epsilon = one(delta)?.max(1e-3);
-    while meets(epsilon)? > epsilon {
-        epsilon *= 2.0;
-        if epsilon > 1e3 {
-            return Ok((Bracket { lower: 0.0, upper: f64::INFINITY }, "two add/remove steps"));
-        }
-    }
-    for _ in 0..4 {
-        let next = meets(epsilon)?;
-        if !(next < epsilon && meets(next)? <= next) {
-            break;
-        }
-        epsilon = next;
-    }
-    let upper = 2.0 * epsilon;
-    Ok((Bracket { lower: 0.0, upper }, "two add/remove steps"))
 }
 
 /// The epsilon of one release, directly from its divergence, without a lattice.

@@ -114,7 +114,7 @@ fn nothing_is_told_below_delta() {
 #[test]
 fn what_one_cannot_count_the_other_explains() {
     let event = Event::DistributedDiscreteGaussian {
-        sigma: 0.4,
+        sigma: 0.2,
         parties: 10,
         dimension: 1,
         sensitivity: 1.0,

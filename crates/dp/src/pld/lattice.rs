@@ -92,6 +92,13 @@ impl Cells {
         (p, q, (self.loss(0), self.loss(last - 1)))
     }
 
+    /// Drops what lies above the last point.
+    pub(crate) fn keep_below(&mut self) {
+        if let Some(last) = self.cells.last_mut() {
+            *last = Cell::default();
+        }
+    }
+
     /// At least as bad: connect-the-dots (Doroshenko et al. 2022). The likelihood ratio inside a
     /// cell goes to the cell's two ends with its mean kept, which is a mean-preserving spread and
     /// so raises every hockey-stick divergence. Below the first end the ratio goes to 0 and to that

@@ -164,17 +164,17 @@ impl Group {
 
 /// The smaller tail of a normal law at a point, and on which side it is.
 #[derive(Clone, Copy, Debug)]
-struct Tail {
+pub(super) struct Tail {
     mass: f64,
     upper: bool,
 }
 
-fn tail(z: f64) -> Tail {
+pub(super) fn tail(z: f64) -> Tail {
     Tail { mass: normal::upper_tail(z.abs()), upper: z > 0.0 }
 }
 
 /// The mass between two points, and the size of the numbers that were subtracted.
-fn between(from: Tail, to: Tail) -> (f64, f64) {
+pub(super) fn between(from: Tail, to: Tail) -> (f64, f64) {
     match (from.upper, to.upper) {
         (true, true) => ((from.mass - to.mass).max(0.0), from.mass),
         (false, false) => ((to.mass - from.mass).max(0.0), to.mass),

@@ -1,6 +1,7 @@
 //! Pairs of distributions, seen through the law of their privacy loss `ln dP/dQ`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::math::{exp, expm1, ln_sampled, log1p};
 
@@ -84,7 +85,7 @@ impl Pair for Nothing {
 #[derive(Clone, Debug)]
 pub(crate) struct Atoms {
     /// (loss, P-mass), by increasing loss; the Q-mass is `p e^-loss`.
-    atoms: Vec<(f64, f64)>,
+    atoms: Arc<[(f64, f64)]>,
     /// P-mass where Q has none.
     infinite: f64,
 }
@@ -97,12 +98,12 @@ impl Atoms {
 
     /// The same without the outcomes that Q does not have.
     pub(crate) fn finite(&self) -> Self {
-        Self { atoms: self.atoms.clone(), infinite: 0.0 }
+        Self { atoms: Arc::clone(&self.atoms), infinite: 0.0 }
     }
 
     pub(crate) fn new(mut atoms: Vec<(f64, f64)>, infinite: f64) -> Self {
         atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Self { atoms, infinite }
+        Self { atoms: atoms.into(), infinite }
     }
 
     /// Any mechanism that is `epsilon`-DP: binary randomized response.
@@ -127,7 +128,7 @@ impl Pair for Atoms {
     fn cells(&self, bounds: &[f64]) -> Vec<Cell> {
         let mut cells = vec![Cell::default(); bounds.len() + 1];
         let mut at = 0;
-        for &(loss, p) in &self.atoms {
+        for &(loss, p) in &*self.atoms {
             while at < bounds.len() && loss > bounds[at] {
                 at += 1;
             }
@@ -152,9 +153,18 @@ impl Pair for Atoms {
     }
 
     fn sketch(&self, _outside: f64) -> Vec<(f64, f64)> {
-        self.atoms.clone()
+        let run = self.atoms.len().div_ceil(SKETCHED).max(1);
+        let mean = |atoms: &[(f64, f64)]| {
+            let (mass, sum) =
+                atoms.iter().fold((0.0, 0.0), |sum, (l, p)| (sum.0 + p, sum.1 + p * l));
+            (if mass > 0.0 { sum / mass } else { atoms[0].0 }, mass)
+        };
+        self.atoms.chunks(run).map(mean).collect()
     }
 }
+
+/// The most points of a sketch of atoms.
+const SKETCHED: usize = 2_048;
 
 /// Laplace noise around 0 against the same noise `ratio` scales away.
 #[derive(Clone, Copy, Debug)]
