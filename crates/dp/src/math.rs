@@ -20,6 +20,10 @@ pub(crate) fn ln_sampled(q: f64, l: f64) -> f64 {
         // e^l overflows; (1 - q) e^-l is lost against q.
         return l + ln(q + (1.0 - q) * exp(-l));
     }
+    if l < -1.0 && q > 0.5 {
+        // 1 - q is exact, and may be all that is left.
+        return ln((1.0 - q) + q * exp(l));
+    }
     log1p(q * expm1(l))
 }
 

@@ -20,6 +20,7 @@ mod plan;
 mod rare;
 mod refusals;
 mod sides;
+mod table;
 mod tail;
 mod tilt;
 
@@ -27,6 +28,7 @@ use compose::{Part, epsilon_lower, epsilon_upper_beside};
 pub(crate) use compose::{epsilon, epsilon_upper};
 use event::{Context, Leaf, Pairs, leaves, plain_gaussian};
 use pair::Pair;
+use table::Table;
 
 use crate::math::ln;
 use crate::math::search::crossing;
@@ -84,14 +86,22 @@ impl<'a> Route<'a> {
             return Ok(Self::Known(Bracket { lower, ..found }, "analytic Gaussian"));
         }
         let total = leaves.iter().map(|(_, times)| *times).sum();
-        let context = Context { adjacency, shape, delta, total };
+        let context = Context { adjacency, shape, delta, total, kinds: leaves.len() as u64 };
         if let [(leaf, 1)] = leaves[..]
             && let Some((epsilon, method)) = context.single(leaf)?
         {
             return Ok(Self::Known(epsilon, method));
         }
-        let pairs =
-            leaves.iter().map(|(leaf, _)| context.pairs(leaf)).collect::<Result<Vec<_>, _>>()?;
+        let mut pairs = Vec::with_capacity(leaves.len());
+        let mut outcomes = 0;
+        for (leaf, _) in &leaves {
+            let found = context.pairs(leaf)?;
+            outcomes += found.upper.iter().map(|pair| pair.outcomes()).sum::<usize>();
+            if outcomes > MOST_OUTCOMES {
+                return Err(refusals::MANY_OUTCOMES);
+            }
+            pairs.push(found);
+        }
         let outside: f64 =
             pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
         let rest = delta - outside;
@@ -103,9 +113,44 @@ impl<'a> Route<'a> {
             let method = if exact { EXACT } else { "hockey-stick divergence of a dominating pair" };
             return Ok(Self::Known(single(pair, rest, delta), method));
         }
+        let pairs = tabulated(pairs, 1e-7 * rest / total as f64)?;
         Ok(Self::Composed(Composition { leaves, pairs, rest }))
     }
 }
+
+/// The same with a table in place of each pair that is costly to evaluate. `outside` is the mass that
+/// each may lack.
+fn tabulated(pairs: Vec<Pairs>, outside: f64) -> Result<Vec<Pairs>, Error> {
+    let work: f64 = pairs.iter().map(|pair| pair.upper[0].work()).filter(|w| *w >= COSTLY).sum();
+    let coarseness = (work / MOST_WORK).max(1.0);
+    if coarseness > COARSEST {
+        return Err(refusals::MANY_GROUPS);
+    }
+    let table = |of: &[Box<dyn Pair>; 2], make: fn(&dyn Pair, f64, f64) -> Table| {
+        [0, 1].map(|j| -> Box<dyn Pair> { Box::new(make(&*of[j], outside, coarseness)) })
+    };
+    let each = |pair: Pairs| {
+        if pair.upper[0].work() < COSTLY {
+            return pair;
+        }
+        let at_most = pair.lower.as_ref().unwrap_or(&pair.upper);
+        let lower = pair.attained.then(|| table(at_most, Table::optimistic));
+        Pairs { upper: table(&pair.upper, Table::pessimistic), lower, ..pair }
+    };
+    Ok(pairs.into_iter().map(each).collect())
+}
+
+/// The most outcomes that all pairs together hold in memory: 64 MB, if both ends differ.
+const MOST_OUTCOMES: usize = 1 << 21;
+
+/// From this work for one cell on, a pair becomes a table.
+const COSTLY: f64 = 4.0;
+
+/// The work for one cell of all pairs at which tables become coarser.
+const MOST_WORK: f64 = 512.0;
+
+/// Tables are at most this many times as coarse.
+const COARSEST: f64 = 4.0;
 
 /// Releases, each with its pairs.
 struct Composition<'a> {

@@ -14,6 +14,7 @@ mod counts;
 mod discrete;
 mod judged;
 mod moments;
+mod present;
 mod stream;
 
 use std::cell::RefCell;
@@ -24,6 +25,11 @@ use sotto_dp::{Adjacency, Bracket, Event, Shape};
 
 /// Room for the errors of the quadrature and of sums, relative to delta. (They are 1e-11 or less.)
 const SLACK: f64 = 1e-9;
+
+/// How many cases of one kind are tried: as many as `SOTTO_DP_CASES` says, else `usual`.
+fn cases(usual: u32) -> u32 {
+    std::env::var("SOTTO_DP_CASES").map_or(usual, |count| count.parse().unwrap())
+}
 
 /// Cases of one kind: how many, how tight, and what went wrong.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 
 pub(crate) use super::plan::Part;
 use super::plan::{Cut, End, Plan, halvings};
+use super::pair::Pair;
 use super::tilt;
 use crate::Bracket;
 use crate::math::{sqrt, up};
@@ -21,9 +22,8 @@ const TRUNCATION: f64 = 1e-6;
 /// The most cells that one pair is cut into.
 const MAX_CELLS: f64 = 16_384.0;
 
-/// The most cells of a lattice, times the work for one cell of every pair: about a quarter of a
-/// second.
-const MAX_WORK: f64 = 2e6;
+/// The most cells of all pairs together.
+const MAX_CELLS_IN_ALL: f64 = 2e6;
 
 /// The most cells that the jumps of a pair are cut into.
 const JUMP_CELLS: f64 = 131_072.0;
@@ -37,13 +37,17 @@ const MOST_LAWS: u64 = 1_024;
 /// A law is regular if the largest loss of a step times the tilt is at most this.
 const REGULAR: f64 = 6.0;
 
+/// A part may be cut if one of its steps has at most this part of the variance of all.
+const STEPS: f64 = 1_024.0;
+
 /// The most rare losses that are expected in all.
 const MOST_RARE: f64 = 0.5;
 
-/// With fewer releases than this, and pairs whose cells cost less than this, a cut competes with the
-/// search without one.
+/// With fewer releases than this a cut competes with the search without one.
 const FEW: f64 = 4_096.0;
-const COSTLY: f64 = 8.0;
+
+/// The most points of all sketches together, about.
+const SKETCHED: usize = 8_192;
 
 /// The epsilon at `delta` of the composition of all `parts`, in the one direction that the pairs
 /// stand for.
@@ -113,8 +117,9 @@ impl<'a> Question<'a> {
     fn new(parts: &'a [Part<'a>], delta: f64, resolution: f64) -> Self {
         let total: f64 = parts.iter().map(|(_, times)| *times as f64).sum();
         let outside = TRUNCATION * delta / total.max(1.0);
-        let sketches =
-            parts.iter().map(|(pair, times)| (pair.sketch(outside), *times as f64)).collect();
+        let most = (SKETCHED / parts.len().max(1)).max(16);
+        let sketch = |pair: &dyn Pair| tilt::thinned(pair.sketch(outside), most);
+        let sketches = parts.iter().map(|(pair, times)| (sketch(*pair), *times as f64)).collect();
         Self { parts, sketches, delta, outside, resolution }
     }
 
@@ -134,7 +139,7 @@ impl<'a> Question<'a> {
         let mut best = cut.as_ref().map_or(pure, |plan| plan.upper().min(pure));
         let mut plans: Vec<_> = cut.into_iter().collect();
         // A cut counts a step too many after each rare loss, which shows where steps are few.
-        if plans.is_empty() || (self.total() < FEW && self.work() < COSTLY) {
+        if !best.is_finite() || plans.is_empty() || self.total() < FEW {
             let (upper, plan) = self.without_cut(tilt);
             best = best.min(upper);
             plans.push(plan);
@@ -187,11 +192,6 @@ impl<'a> Question<'a> {
         self.parts.iter().map(|(_, times)| *times as f64).sum()
     }
 
-    /// The cost of one cell of each pair.
-    fn work(&self) -> f64 {
-        self.parts.iter().map(|(pair, _)| pair.work()).sum()
-    }
-
     fn plan(&self, tilt: f64) -> Plan<'a> {
         let ranges: Vec<_> =
             self.sketches.iter().map(|(s, _)| tilt::range(s, self.outside, tilt)).collect();
@@ -216,21 +216,24 @@ impl<'a> Question<'a> {
 
     /// The most cells that a pair may be cut into.
     fn most_cells(&self) -> f64 {
-        JUMP_CELLS.min(MAX_WORK / self.work())
+        JUMP_CELLS.min(MAX_CELLS_IN_ALL / self.parts.len() as f64)
     }
 
     /// The plan that takes rare large losses out, if that makes the rest regular: so that the tilt
     /// that suits the rest does not suit its largest losses better.
     fn plan_with_cut(&self, tilt: f64) -> Option<Plan<'a>> {
-        let largest = self.sketches.iter().flat_map(|(sketch, _)| sketch).map(|point| point.0);
-        if tilt * largest.fold(0.0, f64::max) <= REGULAR {
-            return None;
-        }
-        // From the largest loss on, how many losses above it are expected.
-        let mut losses: Vec<(f64, f64)> = self
-            .sketches
-            .iter()
-            .flat_map(|(sketch, times)| sketch.iter().map(move |(l, p)| (*l, p * times)))
+        let open: Vec<bool> = self.open();
+        let cut_at = |cut: f64| -> Vec<tilt::Sketch> {
+            let below = |(sketch, times): &tilt::Sketch, open: bool| {
+                let kept = sketch.iter().copied().filter(|(l, _)| !open || *l <= cut);
+                (kept.collect::<Vec<_>>(), *times)
+            };
+            self.sketches.iter().zip(&open).map(|(sketch, open)| below(sketch, *open)).collect()
+        };
+        // The losses that may be taken out, from the largest on, and how many are expected so far.
+        let sketches = self.sketches.iter().zip(&open).filter(|(_, open)| **open);
+        let mut losses: Vec<(f64, f64)> = sketches
+            .flat_map(|((sketch, times), _)| sketch.iter().map(move |(l, p)| (*l, p * times)))
             .filter(|(l, p)| *l > 0.0 && *p > 0.0)
             .collect();
         losses.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -239,26 +242,23 @@ impl<'a> Question<'a> {
             expected += loss.1;
             loss.1 = expected;
         }
-        let kept = |cut: f64| -> Vec<tilt::Sketch> {
-            let below = |sketch: &[(f64, f64)]| {
-                sketch.iter().copied().filter(|(l, _)| *l <= cut).collect::<Vec<_>>()
-            };
-            self.sketches.iter().map(|(sketch, times)| (below(sketch), *times)).collect()
-        };
-        let candidates = losses.partition_point(|loss| loss.1 <= MOST_RARE);
-        let regular = |j: usize| tilt::saddle(&kept(losses[j].0), self.delta) * losses[j].0 <= REGULAR;
-        // The largest cut that will do. (A smaller one is as regular.)
-        let (mut low, mut high) = (0, candidates);
-        while low < high {
-            let middle = (low + high) / 2;
-            if regular(middle) { high = middle } else { low = middle + 1 }
-        }
-        if low == 0 {
-            // Nothing is rare.
+        if tilt * losses.first()?.0 <= REGULAR {
             return None;
         }
+        let candidates = losses.partition_point(|loss| loss.1 <= MOST_RARE);
+        let regular = |cut: f64| tilt::saddle(&cut_at(cut), self.delta) * cut <= REGULAR;
+        // The largest cut that will do. (A smaller one is as regular.)
+        let (mut low, mut high) = (1, candidates);
+        while low < high {
+            let middle = low.midpoint(high);
+            if regular(losses[middle].0) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
         let above = losses.get(low).filter(|_| low < candidates)?.0;
-        let kept = kept(above);
+        let kept = cut_at(above);
         let tilt = tilt::saddle(&kept, self.delta);
         let second_tilt = tilt / 8.0;
         let range = |all: &[(f64, f64)], kept: &[(f64, f64)]| {
@@ -267,14 +267,27 @@ impl<'a> Question<'a> {
         };
         let sketches = self.sketches.iter().zip(&kept);
         let ranges: Vec<_> = sketches.map(|(all, kept)| range(&all.0, &kept.0)).collect();
-        let lowest = ranges.iter().map(|range| range.0).fold(0.0, f64::min);
-        let highest = ranges.iter().map(|range| range.1).fold(0.0, f64::max);
         let deviation = sqrt(tilt::variance(&kept, tilt));
-        let step = self.step(deviation, above - lowest);
+        let width = |((low, high), open): (&(f64, f64), &bool)| {
+            (if *open { high.min(above) } else { *high }) - low
+        };
+        let step = self.step(deviation, ranges.iter().zip(&open).map(width).fold(0.0, f64::max));
         let above = (above / step).ceil() * step;
-        let coarse = (deviation / (self.resolution * POINTS)).max((highest - above) / self.most_cells().min(RARE_CELLS));
-        let cut = Some(Cut { above, step: coarse.max(step), second_tilt });
+        let rare = ranges.iter().zip(&open).filter(|(_, open)| **open);
+        let reach = rare.map(|((_, high), _)| high - above).fold(0.0, f64::max);
+        let coarse = reach / self.most_cells().min(RARE_CELLS);
+        let coarse = coarse.max(deviation / (self.resolution * POINTS)).max(step);
+        let cut = Some(Cut { above, step: coarse, second_tilt, open });
         let most_cells = MAX_CELLS.min(self.most_cells());
-        Some(Plan { parts: self.parts, delta: self.delta, tilt, deviation, step, ranges, cut, most_cells })
+        let (parts, delta) = (self.parts, self.delta);
+        Some(Plan { parts, delta, tilt, deviation, step, ranges, cut, most_cells })
+    }
+
+    /// Which parts may be cut: those of which one step more or less does not matter.
+    fn open(&self) -> Vec<bool> {
+        let variances: Vec<f64> =
+            self.sketches.iter().map(|(sketch, _)| tilt::variance(&[(sketch.clone(), 1.0)], 0.0)).collect();
+        let sum: f64 = variances.iter().zip(&self.sketches).map(|(v, (_, times))| v * times).sum();
+        variances.iter().map(|v| v * STEPS <= sum).collect()
     }
 }

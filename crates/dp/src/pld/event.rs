@@ -79,7 +79,8 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
         }
         leaf => {
             // The same release twice is one release with twice the count.
-            let full = found.len() >= MOST_LEAVES;
+            let cost: usize = found.iter().map(|(known, _)| cost(known)).sum();
+            let full = cost + self::cost(leaf) > MOST_LEAVES;
             match found.iter_mut().find(|(known, _)| *known == leaf) {
                 Some((_, so_far)) => *so_far = so_far.saturating_add(times),
                 None if full => return Err(MANY_LEAVES),
@@ -93,8 +94,18 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
 
 const MOST_TIMES: u64 = 1 << 40;
 
-/// The most different releases that are composed by their loss distributions.
-const MOST_LEAVES: usize = 2_048;
+/// The most different releases that are composed by their loss distributions, in units of
+/// [`cost`]: about a second.
+const MOST_LEAVES: usize = 512;
+
+/// What a release costs, in units of the simplest ones: some two milliseconds.
+fn cost(event: &Event) -> usize {
+    match event {
+        Event::RandomAllocation { .. } => 16,
+        Event::CountOnly { .. } => 4,
+        _ => 1,
+    }
+}
 
 /// More different counts than this are not examined one by one.
 const MOST_COUNTS: u64 = 1 << 22;
@@ -111,12 +122,19 @@ pub(crate) struct Context {
     pub(crate) delta: f64,
     /// The total number of releases.
     pub(crate) total: u64,
+    /// The number of different ones.
+    pub(crate) kinds: u64,
 }
 
 impl Context {
     /// The mass that one release may leave out.
     pub(super) fn outside(&self) -> f64 {
         (1e-7 * self.delta / self.total as f64).max(1e-300)
+    }
+
+    /// How many groups of counts a release in a composition may have.
+    fn groups(&self, most: u64) -> u64 {
+        (4 * most / self.kinds).clamp(32, most)
     }
 
     /// The delta at which one release is a black box.
@@ -206,7 +224,7 @@ impl Context {
         match self.adjacency {
             Adjacency::AddRemove => {}
             Adjacency::ZeroOut | Adjacency::Replace if dummy_rate == 0.0 => {
-                let most = if self.total == 1 { 1_024 } else { 24 };
+                let most = if self.total == 1 { 1_024 } else { self.groups(64) };
                 let groups = |grouping| rates_seen((rate, others), outside, most, grouping);
                 let (upper, lower) = (groups(Grouping::Pessimistic), groups(Grouping::Optimistic));
                 let pairs = self.taken((upper, lower), Bound::exact(sigma), shape)?;
@@ -219,7 +237,7 @@ impl Context {
         let (tolerance, most_groups) = match (self.total, dummy_rate > 0.0) {
             (1, false) => (2e-6, 1 << 20),
             (1, true) => (5e-5, 1 << 20),
-            _ => (1e-4, 64),
+            _ => (1e-4, self.groups(256)),
         };
         let model = CountSeen { rate, others, dummy_rate, sigma, distance, tolerance, most_groups };
         let pair = |grouping, reversed| -> Box<dyn Pair> {

@@ -256,7 +256,8 @@ impl Pair for Mixture {
     }
 
     fn work(&self) -> f64 {
-        self.groups.len() as f64
+        let work = |group: &Group| if group.dummy > 0.0 { 4.0 } else { 1.0 };
+        self.groups.iter().map(work).sum()
     }
 
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)> {

@@ -308,3 +308,35 @@ fn sampled<P: Pair + Clone + 'static>(rate: f64, of: P) -> Pairs {
         Sampled { rate, of, reversed: true },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However much noise there is, and however large a contribution, the list of outcomes is short.
+    #[test]
+    fn discrete_noise_has_few_outcomes() {
+        let context = |adjacency, delta| Context {
+            adjacency,
+            shape: Shape::Vector,
+            delta,
+            total: 1 << 40,
+            kinds: 12,
+        };
+        for sigma in [0.3, 2.0, 60.0, 255.9, 256.0, 9e4, 1e12] {
+            for sensitivity in [1, 10, 1_000_000, 1 << 50] {
+                let noise = Event::DiscreteGaussian { sigma, sensitivity };
+                for adjacency in [Adjacency::AddRemove, Adjacency::Replace] {
+                    let context = context(adjacency, 1e-280);
+                    let both = [context.noise(&noise), context.poisson(0.1, &noise)];
+                    for pairs in both.into_iter().flatten() {
+                        let outcomes = pairs.upper[0].outcomes();
+                        let most = if sigma < SMOOTH { 60_000 } else { 0 };
+                        assert!(outcomes <= most, "{sigma} {sensitivity}: {outcomes}");
+                        assert!(sigma >= SMOOTH || outcomes > 0);
+                    }
+                }
+            }
+        }
+    }
+}

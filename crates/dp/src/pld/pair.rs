@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::tilt::thinned;
 use crate::math::{exp, expm1, ln_sampled, log1p};
 
 /// What lies between two losses: its mass under P and under Q.
@@ -20,7 +21,25 @@ impl Cell {
         self.q += other.q;
         self.tail += other.tail;
     }
+
+    /// The part of the P-mass that goes to the cell's upper end if its likelihood ratio is split
+    /// between both ends with its mean kept: from the ratio at the lower end, and `1 - e^-width`.
+    /// Rounding is charged to the upper end.
+    pub(crate) fn above(&self, ratio: f64, width: f64) -> f64 {
+        let above = (self.p - ratio * self.q + ROUNDING * (self.p + self.tail)) / width;
+        if above.is_nan() { self.p } else { above.clamp(0.0, self.p) }
+    }
+
+    /// The P-mass that goes to the ratio at the lower end, and to infinity, of a cell without an
+    /// upper end.
+    pub(crate) fn at_least(&self, ratio: f64) -> (f64, f64) {
+        let finite = if self.q > 0.0 { (ratio * self.q).min(self.p) } else { 0.0 };
+        (finite, self.p - finite)
+    }
 }
+
+/// How much of a cell's mass may be rounding error, relative to the tail that it was computed from.
+const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// A pair (P, Q) that dominates a mechanism in one direction.
 pub(crate) trait Pair: fmt::Debug {
@@ -60,6 +79,11 @@ pub(crate) trait Pair: fmt::Debug {
     /// The cost of one cell, relative to that of a simple pair.
     fn work(&self) -> f64 {
         1.0
+    }
+
+    /// How many outcomes it holds in memory.
+    fn outcomes(&self) -> usize {
+        0
     }
 
     /// A rough sketch of the law of the loss under P, as (loss, mass), in any order, with all but
@@ -152,19 +176,17 @@ impl Pair for Atoms {
         }
     }
 
+    fn outcomes(&self) -> usize {
+        self.atoms.len()
+    }
+
     fn sketch(&self, _outside: f64) -> Vec<(f64, f64)> {
-        let run = self.atoms.len().div_ceil(SKETCHED).max(1);
-        let mean = |atoms: &[(f64, f64)]| {
-            let (mass, sum) =
-                atoms.iter().fold((0.0, 0.0), |sum, (l, p)| (sum.0 + p, sum.1 + p * l));
-            (if mass > 0.0 { sum / mass } else { atoms[0].0 }, mass)
-        };
-        self.atoms.chunks(run).map(mean).collect()
+        thinned(self.atoms.to_vec(), SKETCHED)
     }
 }
 
 /// The most points of a sketch of atoms.
-const SKETCHED: usize = 2_048;
+const SKETCHED: usize = 512;
 
 /// Laplace noise around 0 against the same noise `ratio` scales away.
 #[derive(Clone, Copy, Debug)]
@@ -273,6 +295,10 @@ impl<P: Pair> Pair for Sampled<P> {
     fn largest_loss(&self) -> f64 {
         // The mixture is at least 1 - q of the law that it is compared with.
         if self.reversed { -log1p(-self.rate) } else { self.loss(self.of.largest_loss()) }
+    }
+
+    fn outcomes(&self) -> usize {
+        self.of.outcomes()
     }
 
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)> {

@@ -19,7 +19,7 @@ use super::law::Law;
 use super::pair::Pair;
 use super::rare::{Once, Rare};
 use super::tail::Tail;
-use crate::math::{exp, expm1, ln, log1p};
+use crate::math::{expm1, ln, log1p};
 
 /// How much coarser the lattice of the lower end is.
 const LOWER_FACTOR: i64 = 4;
@@ -50,7 +50,7 @@ pub(super) enum End {
 }
 
 /// The losses that are taken out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cut {
     /// Those above this, a multiple of the last stage's step.
     pub(super) above: f64,
@@ -58,6 +58,8 @@ pub(super) struct Cut {
     pub(super) step: f64,
     /// A smaller tilt, for what is left of epsilon after a rare loss.
     pub(super) second_tilt: f64,
+    /// From which parts.
+    pub(super) open: Vec<bool>,
 }
 
 /// The grids and the tilt for one question.
@@ -122,10 +124,11 @@ impl Plan<'_> {
         let total: f64 = self.parts.iter().map(|(_, times)| *times as f64).sum();
         let (mut stages, mut rare) = (Vec::new(), Vec::new());
         let (mut ln_finite, mut offset) = (0.0, 0.0);
-        for ((pair, times), range) in self.parts.iter().zip(&self.ranges) {
+        for (j, ((pair, times), range)) in self.parts.iter().zip(&self.ranges).enumerate() {
+            let cut = self.cut.as_ref().filter(|cut| cut.open[j] && cut.above < range.1);
             let prepared = match end {
-                End::Upper => self.pessimistic(*pair, *times, *range)?,
-                End::Lower | End::JumpsOnly => self.optimistic(*pair, *times, *range, end)?,
+                End::Upper => self.pessimistic(*pair, *times, *range, cut)?,
+                End::Lower | End::JumpsOnly => self.optimistic(*pair, *times, *range, cut, end)?,
             };
             offset += prepared.offset;
             let lattices = prepared.stages.iter().map(|(lattice, times, _)| (lattice, times));
@@ -146,14 +149,14 @@ impl Plan<'_> {
             .map(|((_, times), (low, high))| LOSS_TRUST * *times as f64 * (1.0 + high.max(-low)))
             .sum();
         let body = tail(self.tilt)?;
-        let epsilon = match (self.cut, end) {
+        let epsilon = match (self.cut.as_ref().filter(|_| !rare.is_empty()), end) {
             (Some(cut), End::Upper) => {
                 let bodies = [body, tail(cut.second_tilt)?];
                 Rare::compose(&rare, self.delta)?.epsilon(&bodies, delta)?
             }
             (Some(cut), End::Lower | End::JumpsOnly) => {
                 let bodies = [body, tail(cut.second_tilt)?];
-                Once::of(&rare)?.epsilon(&bodies, delta)?
+                Once::of(&rare, masses(&stages))?.epsilon(&bodies, delta)?
             }
             (None, _) => body.epsilon(delta)?,
         };
@@ -187,11 +190,12 @@ impl Plan<'_> {
         pair: &dyn Pair,
         times: u64,
         (low, high): (f64, f64),
+        cut: Option<&Cut>,
     ) -> Option<Prepared> {
         let halvings = halvings(times);
         let fine = self.step / f64::from(1u32 << halvings);
         let (mut rare, mut below, mut top) = (None, 1.0, high);
-        if let Some(cut) = self.cut.filter(|cut| cut.above < high) {
+        if let Some(cut) = cut {
             let kept = pair.cells(&[cut.above]).into_iter().next()?;
             let above = (f64::MIN, cut.above);
             let range = (cut.above - cut.step, high.max(cut.above + cut.step));
@@ -233,26 +237,26 @@ impl Plan<'_> {
         pair: &dyn Pair,
         times: u64,
         (low, high): (f64, f64),
+        cut: Option<&Cut>,
         end: End,
     ) -> Option<Prepared> {
-        let top = self.cut.map_or(high, |cut| cut.above.min(high));
+        let top = cut.map_or(high, |cut| cut.above);
         let (below, halvings, c) = if end == End::JumpsOnly {
-            let (lattice, c) = self.jumps_only(pair, (low, top))?;
+            let (lattice, c) = self.jumps_only(pair, (low, top), cut.is_some())?;
             (lattice, 0, c)
         } else {
-            let (lattice, halvings) = self.merged(pair, times, (low, top))?;
+            let (lattice, halvings) = self.merged(pair, times, (low, top), cut.is_some())?;
             (lattice, halvings, 0.0)
         };
-        let Some(cut) = self.cut else {
+        let Some(cut) = cut else {
             let stages = vec![(below, times, halvings)];
             return Some(Prepared { stages, rare: None, offset: c * times as f64 });
         };
         let range = (cut.above - cut.step, high.max(cut.above + cut.step));
         let above = Cells::cut_without(pair, (cut.step, 0.0), range, (f64::MIN, cut.above))?;
         let mut lattice = above.optimistic(1);
-        lattice.still = below.still + below.mass.iter().sum::<f64>();
-        let masses = below.mass.iter().enumerate();
-        let still_q = below.still + masses.map(|(j, p)| p * exp(-below.loss(j))).sum::<f64>();
+        lattice.still = below.masses().0;
+        let (_, still_q) = below.masses();
         // One step is left over for a rare loss.
         let rest = times - 1;
         let stages = if rest > 0 { vec![(below, rest, halvings)] } else { Vec::new() };
@@ -260,21 +264,23 @@ impl Plan<'_> {
         Some(Prepared { stages, rare, offset: c * rest as f64 })
     }
 
-    /// Neighbouring losses merged, on a lattice as fine as it may be.
+    /// Neighbouring losses merged, on a lattice as fine as it may be; if `cut`, without those above
+    /// the top.
     fn merged(
         &self,
         pair: &dyn Pair,
         times: u64,
         (low, top): (f64, f64),
+        cut: bool,
     ) -> Option<(Lattice, u32)> {
-        let most = self.most_cells * if self.cut.is_some() { FINER } else { 1.0 };
+        let most = self.most_cells * if cut { FINER } else { 1.0 };
         let mut halvings = halvings(times);
         while halvings > 0 && (top - low) / self.step * f64::from(1u32 << halvings) > most {
             halvings -= 1;
         }
         let step = self.step / f64::from(1u32 << halvings);
         let mut cells = Cells::cut(pair, step, 0.0, low, top.min(low + most * step))?;
-        if self.cut.is_some() {
+        if cut {
             cells.keep_below();
         }
         Some((cells.optimistic(LOWER_FACTOR), halvings))
@@ -282,20 +288,34 @@ impl Plan<'_> {
 
     /// The law of the jumps alone, counted from the loss of the bulk as one outcome (merging
     /// outcomes is post-processing), and that loss.
-    fn jumps_only(&self, pair: &dyn Pair, (low, top): (f64, f64)) -> Option<(Lattice, f64)> {
+    fn jumps_only(
+        &self,
+        pair: &dyn Pair,
+        (low, top): (f64, f64),
+        cut: bool,
+    ) -> Option<(Lattice, f64)> {
         let step = self.step;
         let mut bulk = Cells::cut(pair, 4.0 * step, 0.0, -8.0 * step, 8.0 * step)?;
         let (p, q, ends) = bulk.keep_inside();
         let c = ln(p / q);
         let range = (low.min(c - step), top.max(c + step));
         let mut jumps = Cells::cut_without(pair, (step, c), range, ends)?;
-        if self.cut.is_some() {
+        if cut {
             jumps.keep_below();
         }
         let mut jumps = jumps.optimistic(LOWER_FACTOR);
         jumps.still = p;
         Some((jumps, c))
     }
+}
+
+/// The logarithms of the masses of all stages together, under P and under Q.
+fn masses(stages: &[Stage]) -> (f64, f64) {
+    let of = |(lattice, times, _): &Stage| {
+        let (p, q) = lattice.masses();
+        (*times as f64 * ln(p), *times as f64 * ln(q))
+    };
+    stages.iter().map(of).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 /// Composes one part until its lattice is that of the last stage.

@@ -124,22 +124,22 @@ pub(super) struct Once {
     mass: Vec<f64>,
     /// The product of the masses of one step of each kind under P, and what they add to epsilon.
     one: (f64, f64),
-    /// The masses of all other steps, under P and under Q.
+    /// The logarithms of the masses of all other steps, under P and under Q.
     all: (f64, f64),
 }
 
 impl Once {
-    pub(super) fn of(parts: &[RareLosses]) -> Option<Self> {
+    /// From the rare losses, and the logarithms of the masses of all steps but one of each kind.
+    pub(super) fn of(parts: &[RareLosses], all: (f64, f64)) -> Option<Self> {
         let lattices = || parts.iter().map(|part| &part.lattice);
         let step = lattices().next()?.step;
         let first = lattices().map(|lattice| lattice.first).min()?;
         let last = lattices().map(|lattice| lattice.first + lattice.mass.len() as i64).max()?;
         let mut mass = vec![0.0; (last - first) as usize];
-        let (mut one, mut all) = ((0.0, 0.0), (0.0, 0.0));
+        let mut one = (0.0, 0.0);
         for RareLosses { lattice, times, still_q, offset } in parts {
             let (p, q, times) = (ln(lattice.still), ln(*still_q), *times as f64);
             one = (one.0 + p, one.1 + (q - offset - p).max(0.0));
-            all = (all.0 + (times - 1.0) * p, all.1 + (times - 1.0) * q);
             for (j, m) in ((lattice.first - first) as usize..).zip(&lattice.mass) {
                 mass[j] += times * m;
             }
@@ -196,5 +196,44 @@ impl Complex {
         // e^x cos y - 1 = (e^x - 1) cos y - 2 sin^2(y/2)
         let re = grown * libm::cos(self.im) - 2.0 * half * half;
         Self { re, im: (grown + 1.0) * libm::sin(self.im) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pld::lattice::Lattice;
+
+    /// The law of the sum, by its definition, for two kinds of rare losses.
+    #[test]
+    fn the_sum_is_within_its_error() {
+        let kinds = [(vec![2e-3, 0.0, 1e-3], 5u64), (vec![1e-4, 3e-4], 2)];
+        let mut sum = std::collections::BTreeMap::from([(0usize, 1.0)]);
+        let mut parts = Vec::new();
+        for (mass, times) in kinds {
+            let still = 1.0 - mass.iter().sum::<f64>();
+            for _ in 0..times {
+                let mut next = std::collections::BTreeMap::new();
+                for (at, p) in &sum {
+                    *next.entry(*at).or_insert(0.0) += p * still;
+                    for (j, m) in mass.iter().enumerate() {
+                        *next.entry(at + 3 + j).or_insert(0.0) += p * m;
+                    }
+                }
+                sum = next;
+            }
+            let lattice = Lattice { step: 0.1, first: 3, mass, still, infinite: 0.0 };
+            parts.push(RareLosses { lattice, times, still_q: still, offset: 0.0 });
+        }
+        let rare = Rare::compose(&parts, 1e-9).expect("short");
+        assert!((rare.none - sum[&0]).abs() < 1e-15);
+        sum.insert(0, 0.0);
+        let mut distance = 0.0;
+        for (j, m) in rare.mass.iter().enumerate() {
+            let expected = sum.remove(&((rare.first + j as i64) as usize)).unwrap_or(0.0);
+            distance += (m - expected).abs();
+        }
+        distance += sum.values().sum::<f64>();
+        assert!(distance <= rare.error && rare.error < 1e-13, "{distance:e} {:e}", rare.error);
     }
 }

@@ -36,8 +36,16 @@ pub(super) const COUNT_SEEN: Error = unsupported(
     "use adjacency add-remove, or no dummies",
 );
 pub(super) const MANY_LEAVES: Error = unsupported(
-    "the loss distribution of more than 2,048 different events",
+    "the loss distribution of so many different events",
     "use the accountant rdp, or best",
+);
+pub(super) const MANY_OUTCOMES: Error = unsupported(
+    "the loss distribution of so many discrete events with so many outcomes",
+    "use the accountant rdp, or best",
+);
+pub(super) const MANY_GROUPS: Error = unsupported(
+    "so many different events with the count seen",
+    "give the same parameters to more of them, or count them in parts",
 );
 pub(super) const TRUNCATED: Error =
     unsupported("a truncated Poisson batch unless under add-remove", "use adjacency add-remove");

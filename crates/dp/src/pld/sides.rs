@@ -184,8 +184,8 @@ impl Shifts {
 
     /// The loss at `x`.
     fn loss(&self, rate: f64, x: f64) -> f64 {
-        let square = self.sigma * self.sigma;
-        let at = |d: f64| ln_sampled(rate, (x - 0.5 * d) * d / square);
+        let own = |d: f64| (x - 0.5 * d) * d / (self.sigma * self.sigma);
+        let at = |d: f64| if rate < 1.0 { ln_sampled(rate, own(d)) } else { own(d) };
         at(self.a) - at(self.b)
     }
 }
@@ -331,5 +331,61 @@ impl Side for LaplaceShifts {
 
     fn work(&self) -> f64 {
         1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shifts(a: f64, b: f64, sigma: f64) -> Shifts {
+        Shifts { sigma, a, b, groups: vec![(0.25, 0.01), (0.5, 0.3), (0.25, 1.0)] }
+    }
+
+    /// What is on neither side has the same mass under both laws, and both laws are whole.
+    #[test]
+    fn the_sides_fit_together() {
+        let root = std::f64::consts::SQRT_2;
+        for sigma in [0.3, 1.0, 4.0] {
+            for (up, down) in [
+                ((2.0, 0.0), (2.0, 0.0)),
+                ((1.0, -1.0), (1.0, -1.0)),
+                ((1.0, 1.0 - root), (1.0, 1.0 - root)),
+                ((2.0, 1.0), (1.0, 0.0)),
+                ((root, root - 1.0), (1.0, 0.0)),
+            ] {
+                let [up, down] = [up, down].map(|(a, b)| shifts(a, b, sigma));
+                let (above, below) = (up.cells(&[0.0]), down.cells(&[0.0]));
+                let pair = Glued { up, down: Some(down) };
+                let rest = pair.rest(&above, &below);
+                assert!(rest.p >= 0.0 && (rest.p - rest.q).abs() < 1e-14, "{pair:?} {rest:?}");
+                let cells = pair.cells(&[-3.0, -0.5, -0.1, 0.0, 0.2, 1.0]);
+                let (p, q) = cells.iter().fold((0.0, 0.0), |sum, c| (sum.0 + c.p, sum.1 + c.q));
+                assert!((p - 1.0).abs() < 1e-13 && (q - 1.0).abs() < 1e-13, "{p} {q}");
+            }
+        }
+        let side = LaplaceShifts { rate: 0.2, ratio: 1.3 };
+        let pair = Glued { up: side, down: Some(side) };
+        assert!(pair.rest(&side.cells(&[0.0]), &side.cells(&[0.0])).p < 1e-15);
+    }
+
+    /// The threshold is where the loss is what it should be.
+    #[test]
+    fn thresholds_invert_the_loss() {
+        for (a, b) in [(2.0, 0.0), (1.0, -1.0), (2.0, 1.0), (1.0, -0.4), (1.4, 0.4)] {
+            for sigma in [0.1, 1.0, 30.0] {
+                let side = shifts(a, b, sigma);
+                for rate in [1e-9, 1e-3, 0.5, 1.0] {
+                    for loss in [1e-12, 1e-4, 0.3, 8.0, 300.0] {
+                        let x = side.threshold(rate, loss, f64::MIN);
+                        let found = side.loss(rate, x);
+                        // A point is known to an ulp or two, and the loss grows with it.
+                        let error = 1e-15 * (x.abs() + sigma) * (a - b) / (sigma * sigma);
+                        let close = (found - loss).abs() <= 1e-9 * loss + 4.0 * error;
+                        assert!(close, "{a} {b} {sigma} {rate}: {loss} {found} at {x}");
+                    }
+                }
+            }
+        }
     }
 }
