@@ -107,7 +107,9 @@ impl<'a> Route<'a> {
 /// Poisson sampling of noise, which has no pair under replacement.
 fn sampled_noise(event: &Event) -> bool {
     match event {
-        Event::PoissonSampled { of, .. } => !matches!(of.unwrapped(), Event::Shuffled { .. }),
+        Event::PoissonSampled { of, .. } => {
+            !matches!(of.unwrapped(), Event::Shuffled { .. } | Event::Summed { .. })
+        }
         _ => false,
     }
 }

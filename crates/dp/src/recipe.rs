@@ -31,31 +31,57 @@
 //! the pair with `n` others composed with the count alone, both charged for every round, released or
 //! not. Each round also costs `eta`.
 //!
-//! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform
-//! subset of the `n` honest devices: sampling without replacement at the rate `k/n`, then a shuffle
-//! of `k` reports, which is no worse than one of `B/2`; below `B` there is only the count, whose
-//! law is the same for every value. By Chernoff's bound `k/n` exceeds `x` with
-//! probability at most `e^(-n KL(x || q))`. For the `x > q` with `(B/2) KL(x || q) / x = ln 1/eta`:
-//! if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
-//! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except
-//! with probability `eta` either nothing is released or the rate is at most `x`, whatever `n` is.
+//! **Local randomizers** (replacement). A release has `h = B/2` honest reports or more; below that
+//! there is only the count, whose law is the same for every value. Two bounds hold for every number
+//! `n` of honest devices that toss the coin, and the smaller one counts.
+//!
+//! - *By the population.* Let `j` be the largest number of others for which a release with the
+//!   device's own report has probability at most `eta`. With `j` others or fewer, that is all that is
+//!   ever seen of the value. With more, everything is a post-processing of what is seen among exactly
+//!   `j + 1` others if every count is released: toss the coins of the rest, add their reports,
+//!   withhold the sum where it is below the minimum. For one round these are two cases of which one
+//!   holds, so `eta` may be all of delta. For several, in which the population may change, each
+//!   round also costs `eta`.
+//! - *By the batch.* Given the count `k` of honest reports, the senders are a uniform subset of the
+//!   `n` honest devices: the device is among them with probability `k/n`, and a shuffle of `k`
+//!   reports is no worse than one of `h`. By Chernoff's bound `k/n` exceeds `x` with probability at
+//!   most `e^(-n KL(x || q))`. For the `x > q` with `h KL(x || q) / x = ln 1/eta`: if `n >= h/x`,
+//!   then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs `k/n > x' := h/n > x`, and
+//!   `n KL(x' || q) = h KL(x' || q)/x'` is larger still. So except with probability `eta` either
+//!   nothing is released or the rate is at most `x`, whatever `n` is. A delta given `k` is a convex
+//!   function of the rate that is 0 at 0, so in one round those up to `x` count with `q/x` on
+//!   average.
+//!
+//! The first is better for large batches and few values of the rate, the second for small batches.
+//!
+//! **Devices that answer less often.** Both rules assume that `n` devices toss the coin with the
+//! rate `q`, and hold for every `n`. A device that is offline now and then, or refuses, answers with
+//! a smaller probability `q_i`: it is online with probability `q_i/q`, and tosses the coin if it is.
+//! Show the adversary who is online: then `n` is the number of those, and the bound holds given who
+//! they are. The same for the device itself: if it is not online, nothing depends on its value.
+
+mod local;
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use self::local::Local;
 use crate::account::{Accountant, Question};
 use crate::calibrate::smallest_crowd;
 use crate::error::{self, at_least_one, at_most, non_negative, positive, rate};
-use crate::math::search::{crossing, last_where};
-use crate::math::{binomial, down, ln, log1p, sqrt, up};
-use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
+use crate::math::search::last_where;
+use crate::math::{binomial, down, sqrt, up};
+use crate::{Adjacency, Count, Error, Event, Shape, shuffle};
 
 /// The fraction of the others that is honest.
 pub const HONEST: f64 = 0.5;
 
 /// The part of delta that pays for improbable counts.
 pub(crate) const IMPROBABLE: f64 = 1e-3;
+
+/// The same for local randomizers, where a larger crowd is worth more than delta.
+const SILENT: f64 = 1.0 / 32.0;
 
 /// The theorem by which a recipe is judged, with its parameters. Each mechanism names its law.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +103,38 @@ pub enum Law {
         /// Number of symbols.
         k: u64,
     },
+    /// RAPPOR, of which only the sum is seen.
+    Rappor {
+        /// The local epsilon, under deletion.
+        epsilon0: f64,
+        /// Number of symbols.
+        k: u64,
+    },
+    /// Projective geometry response.
+    ProjectiveGeometry {
+        /// The local epsilon, under deletion.
+        epsilon0: f64,
+        /// The order of the field.
+        order: u64,
+        /// The number of coordinates of a point.
+        dimension: u64,
+    },
+}
+
+impl Law {
+    /// One report alone, for the laws of local randomizers.
+    fn local(self) -> Option<Event> {
+        match self {
+            Self::Exact | Self::Gaussian { .. } => None,
+            Self::RandomizedResponse { epsilon0, k } => {
+                Some(Event::RandomizedResponse { epsilon0, k })
+            }
+            Self::Rappor { epsilon0, k } => Some(Event::Rappor { epsilon0, k }),
+            Self::ProjectiveGeometry { epsilon0, order, dimension } => {
+                Some(Event::ProjectiveGeometry { epsilon0, order, dimension })
+            }
+        }
+    }
 }
 
 /// What decides the privacy of a recipe.
@@ -102,7 +160,7 @@ pub struct Judgement {
     pub epsilon: f64,
     /// The requested delta.
     pub delta: f64,
-    /// Add/remove for Gaussian noise, replacement for randomized response.
+    /// Add/remove for Gaussian noise, replacement for local randomizers.
     pub adjacency: Adjacency,
     /// Always [`HONEST`].
     pub honest: f64,
@@ -123,16 +181,13 @@ impl Terms {
         at_least_one("min_batch", self.min_batch)?;
         at_most("min_batch", self.min_batch, 1 << 40)?;
         at_least_one("rounds", self.rounds)?;
-        match self.law {
-            Law::Exact => {}
-            Law::Gaussian { sigma, .. } => {
-                positive("sigma", sigma)?;
-            }
-            Law::RandomizedResponse { epsilon0, k } => {
-                Event::RandomizedResponse { epsilon0, k }.check()?;
-                if self.dummy_rate > 0.0 {
-                    return Err(DUMMIES);
-                }
+        if let Law::Gaussian { sigma, .. } = self.law {
+            positive("sigma", sigma)?;
+        }
+        if let Some(local) = self.law.local() {
+            local.check()?;
+            if self.dummy_rate > 0.0 {
+                return Err(DUMMIES);
             }
         }
         Ok(())
@@ -179,9 +234,10 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
             };
             (Rule::AddRemove(Box::new(release)), paper, None)
         }
-        Law::RandomizedResponse { epsilon0, k } => {
-            let paper = paper_response(terms, epsilon0, k, delta)?;
-            (Rule::Replace(response(terms, epsilon0, k, delta)?), paper, Some(epsilon0))
+        Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
+            let local = Local::of(terms.law).ok_or(NO_LAW)?;
+            let paper = local.paper(terms, delta)?;
+            (Rule::Replace(local.judged(terms, delta)?), paper, Some(local.epsilon()))
         }
     };
     let (adjacency, epsilon) = match rule {
@@ -256,53 +312,21 @@ fn honest_others(certified: Option<u64>) -> u64 {
 /// device's own, with probability at most `improbable`. `None` if they arrive even without any
 /// others.
 fn silent_population(sending: f64, least: u64, improbable: f64) -> Option<u64> {
+    if sending <= 0.0 {
+        return Some(1);
+    }
+    most_silent(sending, least, improbable).filter(|found| *found > 0)
+}
+
+/// The same, where 0 means that one other may be enough for a release.
+fn most_silent(sending: f64, least: u64, improbable: f64) -> Option<u64> {
     // The tail is computed to 1e-12; the hundredth that is left out covers the error.
     let silent = |n: u64| binomial::upper_tail(n, sending, least - 1) <= 0.99 * improbable;
-    if sending <= 0.0 || !silent(0) {
-        return (sending <= 0.0).then_some(1);
+    if !silent(0) {
+        return None;
     }
     let high = ((least as f64 / sending) as u64).clamp(1, 1 << 52);
-    let found = if silent(high) { high } else { last_where(0, high, silent) };
-    (found > 0).then_some(found)
-}
-
-fn response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Error> {
-    let rounds = terms.rounds as f64;
-    // The deltas of the rounds add up; each pays for improbable counts first.
-    let each = if terms.rounds == 1 { delta } else { 0.5 * delta / rounds };
-    let improbable = IMPROBABLE * each;
-    let crowd = terms.honest_batch();
-    let rate = largest_rate(terms.rate, crowd, improbable);
-    let own = (each - improbable) / rate;
-    if own >= 1.0 && terms.rounds == 1 {
-        return Ok(0.0);
-    }
-    let own = own.min(0.5);
-    let shuffled = shuffle::krr_epsilon(epsilon0, k, crowd, own)?.upper;
-    let epsilon = up(crate::math::ln_sampled(rate, shuffled), 1e-12).min(epsilon0);
-    if terms.rounds == 1 {
-        return Ok(epsilon);
-    }
-    let round = Event::ApproximateDp { epsilon, delta: (rate * own + improbable).min(each) };
-    let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
-    best(&event, Adjacency::Replace, Shape::OneHot, delta)
-}
-
-/// The `x` above `q` with `crowd KL(x || q) / x = ln 1/improbable`, rounded up; at most 1.
-fn largest_rate(q: f64, crowd: u64, improbable: f64) -> f64 {
-    if q <= 0.0 || q >= 1.0 {
-        return q;
-    }
-    let needed = -ln(improbable) / crowd as f64;
-    // KL(x || q) = x ln(x/q) + (1-x) ln((1-x)/(1-q)).
-    let missing = |x: f64| {
-        let rest = if x < 1.0 { (1.0 - x) * (log1p(-x) - log1p(-q)) } else { 0.0 };
-        needed - (x * ln(x / q) + rest) / x
-    };
-    if missing(1.0) > 0.0 {
-        return 1.0;
-    }
-    up(crossing(missing, (q, needed), (1.0, missing(1.0)), 1e-9, 0.0).high, 1e-9).min(1.0)
+    Some(if silent(high) { high } else { last_where(0, high, silent) })
 }
 
 fn paper_gaussian(terms: &Terms, sigma: f64, delta: f64) -> Result<f64, Error> {
@@ -312,28 +336,16 @@ fn paper_gaussian(terms: &Terms, sigma: f64, delta: f64) -> Result<f64, Error> {
     best(&event, Adjacency::AddRemove, Shape::Vector, delta)
 }
 
-fn paper_response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Error> {
-    let each = if terms.rounds == 1 { delta } else { 0.5 * delta / terms.rounds as f64 };
-    let own = (each / terms.rate.max(1e-300)).min(0.5);
-    let shuffled = shuffle::krr_epsilon(epsilon0, k, terms.min_batch, own)?.upper;
-    let (epsilon, delta_each) = closed::sampled(shuffled, own, terms.rate)?;
-    if terms.rounds == 1 {
-        return Ok(epsilon);
-    }
-    let round = Event::ApproximateDp { epsilon, delta: delta_each };
-    let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
-    best(&event, Adjacency::Replace, Shape::OneHot, delta)
-}
-
 fn best(event: &Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<f64, Error> {
     let accountant = Accountant::Best;
     Question { event, adjacency, shape, accountant }.epsilon_upper(delta)
 }
 
-const DUMMIES: Error = Error::Unsupported {
-    what: "dummies with randomized response",
-    hint: "set the dummy rate to 0",
-};
+const NO_LAW: Error =
+    Error::Unsupported { what: "this law", hint: "use one of a local randomizer" };
+
+const DUMMIES: Error =
+    Error::Unsupported { what: "dummies with a local randomizer", hint: "set the dummy rate to 0" };
 
 /// Judgements by terms: what depends only on the recipe is computed once.
 #[derive(Clone, Debug, Default)]
@@ -370,6 +382,11 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 9] {
         Law::Exact => (0, 0, 0),
         Law::Gaussian { sigma, shape } => (1, sigma.to_bits(), shape as u64),
         Law::RandomizedResponse { epsilon0, k } => (2, epsilon0.to_bits(), k),
+        Law::Rappor { epsilon0, k } => (3, epsilon0.to_bits(), k),
+        Law::ProjectiveGeometry { epsilon0, order, dimension } => {
+            // Orders are below 2^33, dimensions below 2^7.
+            (4, epsilon0.to_bits(), order | (dimension << 40))
+        }
     };
     let (rate, dummies) = (terms.rate.to_bits(), terms.dummy_rate.to_bits());
     let (others, delta) = (honest_others(certified), delta.to_bits());
@@ -379,17 +396,6 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 9] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_largest_rate_is_above_the_rate_and_falls_with_the_crowd() {
-        let mut last = 1.0;
-        for crowd in [50, 500, 5_000, 50_000] {
-            let rate = largest_rate(0.02, crowd, 1e-9);
-            assert!(rate > 0.02 && rate < last, "{crowd} {rate}");
-            last = rate;
-        }
-        assert!(last < 0.0206);
-    }
 
     #[test]
     fn the_silent_population_is_the_edge() {

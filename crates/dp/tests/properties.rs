@@ -11,6 +11,7 @@
 mod brute;
 mod continuous;
 mod counts;
+mod crowds;
 mod discrete;
 mod judged;
 mod moments;
@@ -24,6 +25,12 @@ use sotto_dp::{Adjacency, Bracket, Event, Shape};
 
 /// Room for the errors of the quadrature and of sums, relative to delta. (They are 1e-11 or less.)
 const SLACK: f64 = 1e-9;
+
+/// How many cases of a kind: a slice of those that the accountant was tried with, or as many as the
+/// environment asks for.
+fn cases(slice: u64) -> u64 {
+    std::env::var("SOTTO_DP_CASES").map_or(slice, |cases| cases.parse().unwrap())
+}
 
 /// Cases of one kind: how many, how tight, and what went wrong.
 #[derive(Default)]

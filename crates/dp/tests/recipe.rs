@@ -34,6 +34,10 @@ fn recipes() -> Vec<Terms> {
         terms(response(4.0, 16), 0.02, 10_000, 1),
         terms(response(2.0, 2), 0.3, 400, 1),
         terms(response(3.0, 8), 0.01, 2_000, 5),
+        terms(Law::Rappor { epsilon0: 3.0, k: 50 }, 0.05, 3_000, 1),
+        terms(Law::Rappor { epsilon0: 2.0, k: 5 }, 0.3, 300, 3),
+        terms(Law::ProjectiveGeometry { epsilon0: 3.0, order: 23, dimension: 3 }, 0.1, 8_000, 1),
+        terms(Law::ProjectiveGeometry { epsilon0: 3.0, order: 23, dimension: 2 }, 0.1, 500, 4),
     ]
 }
 
@@ -66,11 +70,18 @@ fn the_judged_epsilon_is_never_below_the_papers() {
                     let half = hidden(&terms, sigma * HONEST.sqrt(), delta);
                     assert!(found.epsilon >= half * (1.0 - 1e-3), "{terms:?}: {found:?} {half}");
                 }
-                Law::RandomizedResponse { epsilon0, .. } => {
+                Law::RandomizedResponse { .. }
+                | Law::Rappor { .. }
+                | Law::ProjectiveGeometry { .. } => {
                     assert_eq!(found.adjacency, Adjacency::Replace);
-                    assert_eq!(found.local_epsilon, Some(epsilon0));
-                    let rounds = terms.rounds as f64;
-                    assert!(found.epsilon <= rounds * epsilon0, "{terms:?}: {found:?}");
+                    let (rounds, local) = (terms.rounds as f64, found.local_epsilon.unwrap());
+                    match terms.law {
+                        Law::RandomizedResponse { epsilon0, .. } => assert_eq!(local, epsilon0),
+                        Law::Rappor { epsilon0, .. } => assert_eq!(local, 2.0 * epsilon0),
+                        // The weight is at most e^(2 epsilon0), and more than that of replacement.
+                        _ => assert!(local > 3.0 && local <= 6.0 * (1.0 + 1e-12), "{local}"),
+                    }
+                    assert!(found.epsilon <= rounds * local, "{terms:?}: {found:?}");
                 }
                 Law::Exact => panic!("not among them"),
             }
@@ -156,7 +167,9 @@ fn more_rounds_more_rate_and_less_delta_cost_more() {
 fn by_add_remove(law: Law) -> bool {
     match law {
         Law::Exact | Law::Gaussian { .. } => true,
-        Law::RandomizedResponse { .. } => false,
+        Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
+            false
+        }
     }
 }
 

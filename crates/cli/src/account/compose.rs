@@ -26,14 +26,15 @@ use crate::output::WithHint;
     gaussian sigma sensitivity=1                    discrete_gaussian sigma sensitivity=1\n  \
     distributed_discrete_gaussian sigma parties dimension=1 sensitivity=1\n  \
     laplace scale sensitivity=1                     randomized_response epsilon0 k\n  \
+    rappor epsilon0 k                               projective_geometry epsilon0 order dimension\n  \
     pure_dp epsilon                                 approximate_dp epsilon delta\n  \
     zcdp rho                                        poisson_sampled rate of\n  \
     sampled_without_replacement population sample of\n  \
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
     count_only rate population                      shuffled n of\n  \
-    random_allocation slots of                      composed of\n  \
-    repeated times of\n\n\
+    summed n of                                     random_allocation slots of\n  \
+    composed of                                     repeated times of\n\n\
     docs/privacy-accounting.md has the units, the ranges and the rules for nesting.")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.

@@ -7,11 +7,12 @@ use super::mixture::Mixture;
 use super::pair::{Atoms, Laplace, Pair, Sampled};
 use super::refusals::{
     ALLOCATION, COUNT_SEEN, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE,
-    SAMPLED, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
+    SAMPLED, SHUFFLE, SUMMED, TRUNCATED, WITHOUT_REPLACEMENT,
 };
 use crate::error::in_range;
 use crate::math::{down, exp, normal, sqrt, up};
-use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete, shuffle};
+use crate::shuffle::{self, Randomizer};
+use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete};
 
 /// The pairs of one event: in either direction, at least and at most as bad.
 pub(crate) struct Pairs {
@@ -120,17 +121,14 @@ impl Context {
     /// The epsilon of a release that has a specific bound, if it is the only release, and the
     /// method as text.
     pub(crate) fn single(&self, leaf: &Event) -> Result<Option<(Bracket, &'static str)>, Error> {
+        if let Some(crowd) = self.crowd(leaf)? {
+            return Ok(Some((crowd.epsilon(self.delta), "shuffle bound")));
+        }
         let found = match leaf {
             Event::DiscreteGaussian { sigma, sensitivity }
                 if self.adjacency != Adjacency::Replace =>
             {
                 (discrete::epsilon(*sigma, *sensitivity, self.delta)?, super::EXACT)
-            }
-            Event::Shuffled { .. } => (self.black_box(leaf)?.0, "shuffle bound"),
-            Event::PoissonSampled { rate, of } if self.adjacency == Adjacency::Replace => {
-                let Event::Shuffled { .. } = of.unwrapped() else { return Ok(None) };
-                let bound = self.without_replacement(*rate, of.unwrapped(), self.delta)?;
-                (bound.0, "amplification by sampling")
             }
             Event::RandomAllocation { .. } => {
                 (self.black_box(leaf)?.0, "random allocation, exact law of the sum")
@@ -145,6 +143,9 @@ impl Context {
 
     /// The dominating pairs of one release.
     pub(crate) fn pairs(&self, leaf: &Event) -> Result<Pairs, Error> {
+        if let Some(crowd) = self.crowd(leaf)? {
+            return Ok(crowd.pairs(self.outside()));
+        }
         match leaf {
             Event::Gaussian { sigma, sensitivity } => {
                 Ok(self.gaussian(1.0, *sigma, *sensitivity * self.unit_distance()))
@@ -165,6 +166,11 @@ impl Context {
                 let atoms = Atoms::randomized_response(*epsilon0, *k);
                 Ok(Pairs::exact(atoms.clone(), atoms))
             }
+            Event::Rappor { .. } | Event::ProjectiveGeometry { .. } => {
+                self.only(Adjacency::Replace, RESPONSE)?;
+                let atoms = Randomizer::of(leaf).ok_or(NO_PAIR)?.alone();
+                Ok(Pairs::exact(atoms.clone(), atoms))
+            }
             Event::PureDp { epsilon } => Ok(Pairs::black_box(*epsilon, 0.0)),
             Event::ApproximateDp { epsilon, delta } => Ok(Pairs::black_box(*epsilon, *delta)),
             Event::PoissonSampled { rate, of } => self.poisson(*rate, of.unwrapped()),
@@ -175,9 +181,8 @@ impl Context {
             Event::TruncatedPoisson { rate, population, max_batch, sigma, shape } => {
                 self.truncated((*rate, *population, *max_batch), *sigma, *shape)
             }
-            Event::Shuffled { .. }
-            | Event::RandomAllocation { .. }
-            | Event::SampledWithoutReplacement { .. } => {
+            Event::Shuffled { .. } | Event::Summed { .. } => Err(SHUFFLE),
+            Event::RandomAllocation { .. } | Event::SampledWithoutReplacement { .. } => {
                 let (epsilon, delta) = self.black_box(leaf)?;
                 Ok(Pairs::black_box(epsilon.upper, delta))
             }
@@ -232,17 +237,7 @@ impl Context {
 
     fn poisson(&self, rate: f64, of: &Event) -> Result<Pairs, Error> {
         if self.adjacency == Adjacency::Replace {
-            // The value is included with probability q. If it is not, another value takes its
-            // place, so the two mixtures share all but q and the whole is (ln(1 + q (e^eps - 1)), q
-            // delta) (Balle, Barthe, Gaboardi 2018).
-            return match of {
-                Event::Shuffled { .. } => {
-                    let delta = self.box_delta();
-                    let (epsilon, delta) = self.without_replacement(rate, of, delta)?;
-                    Ok(Pairs::black_box(epsilon.upper, delta))
-                }
-                _ => Err(POISSON_REPLACE),
-            };
+            return Err(POISSON_REPLACE);
         }
         if rate == 1.0 && !matches!(of, Event::Gaussian { .. }) {
             return self.pairs(of);
@@ -361,20 +356,43 @@ impl Context {
         Ok(pairs)
     }
 
+    /// The crowd in which a report is hidden, if the release is one; an error if it is one of which
+    /// nothing is known.
+    fn crowd(&self, leaf: &Event) -> Result<Option<Crowd>, Error> {
+        let (of, share) = match leaf {
+            Event::Shuffled { .. } | Event::Summed { .. } => (leaf, 1.0),
+            // The value is included with probability q. If it is not, another takes its place.
+            Event::PoissonSampled { rate, of } if self.adjacency == Adjacency::Replace => {
+                (of.unwrapped(), *rate)
+            }
+            Event::SampledWithoutReplacement { population, sample, of } => {
+                let rate = up(*sample as f64 / *population as f64, f64::EPSILON).min(1.0);
+                (of.unwrapped(), rate)
+            }
+            _ => return Ok(None),
+        };
+        let (Event::Shuffled { n, of: local } | Event::Summed { n, of: local }) = of else {
+            return Ok(None);
+        };
+        self.only(Adjacency::Replace, SHUFFLE)?;
+        let (local, rate) = match local.unwrapped() {
+            Event::PoissonSampled { rate, of } => (of.unwrapped(), *rate),
+            local => (local, 1.0),
+        };
+        let randomizer = Randomizer::of(local).ok_or(SHUFFLE)?;
+        let summed = matches!(of, Event::Summed { .. });
+        let rappor = matches!(randomizer, Randomizer::Rappor { .. });
+        if summed && !(rappor && rate == 1.0) {
+            return Err(SUMMED);
+        }
+        let crowd = shuffle::Crowd { reports: *n, rate, share };
+        Ok(Some(Crowd { summed, randomizer, crowd }))
+    }
+
     /// The (epsilon, delta) of a release that has no pair.
     fn black_box(&self, leaf: &Event) -> Result<(Bracket, f64), Error> {
         let delta = self.box_delta();
         let epsilon = match leaf {
-            Event::Shuffled { n, of } => {
-                self.only(Adjacency::Replace, SHUFFLE)?;
-                match of.unwrapped() {
-                    Event::PureDp { epsilon } => shuffle::generic_epsilon(*epsilon, *n, delta)?,
-                    Event::RandomizedResponse { epsilon0, k } => {
-                        shuffle::krr_epsilon(*epsilon0, *k, *n, delta)?
-                    }
-                    _ => return Err(SHUFFLE),
-                }
-            }
             Event::RandomAllocation { slots, of } => match (of.unwrapped(), self.adjacency) {
                 (_, Adjacency::Replace) => return Err(ALLOCATION),
                 (Event::Gaussian { sigma, sensitivity }, _) => {
@@ -413,14 +431,37 @@ impl Context {
                 closed::laplace_epsilon(*scale, 2.0 * sensitivity, own)?
             }
             Event::PureDp { epsilon } => *epsilon,
-            Event::Shuffled { .. } => {
-                let inner = Self { delta: own, total: 1, ..*self };
-                inner.black_box(of)?.0.upper
-            }
             _ => return Err(WITHOUT_REPLACEMENT),
         };
         let upper = up(crate::math::ln_sampled(rate, epsilon), 1e-13);
         Ok((Bracket { lower: 0.0, upper }, delta))
+    }
+}
+
+/// A report in a crowd.
+struct Crowd {
+    /// Whether only the sum of the reports is seen.
+    summed: bool,
+    randomizer: Randomizer,
+    crowd: shuffle::Crowd,
+}
+
+impl Crowd {
+    fn epsilon(&self, delta: f64) -> Bracket {
+        if self.crowd.share <= 0.0 {
+            return Bracket { lower: 0.0, upper: 0.0 };
+        }
+        shuffle::epsilon(self.randomizer, self.summed, &self.crowd, delta)
+    }
+
+    fn pairs(&self, outside: f64) -> Pairs {
+        let shuffle::Composed { upper, outside, lower } =
+            shuffle::composed(self.randomizer, self.summed, &self.crowd, outside);
+        let both = |atoms: &Atoms| -> [Box<dyn Pair>; 2] {
+            [Box::new(atoms.clone()), Box::new(atoms.clone())]
+        };
+        let attained = lower.is_some();
+        Pairs { upper: both(&upper), lower: lower.as_ref().map(both), outside, attained }
     }
 }
 

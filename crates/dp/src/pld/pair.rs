@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::math::{exp, expm1, ln_sampled, log1p};
+use crate::math::{exp, expm1, ln, ln_sampled, log1p};
 
 /// What lies between two losses: its mass under P and under Q.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -103,6 +103,12 @@ impl Atoms {
     pub(crate) fn new(mut atoms: Vec<(f64, f64)>, infinite: f64) -> Self {
         atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
         Self { atoms, infinite }
+    }
+
+    /// The outcomes (P, Q) that both have.
+    pub(crate) fn of_masses(masses: &[(f64, f64)]) -> Self {
+        let both = masses.iter().filter(|(p, q)| *p > 0.0 && *q > 0.0);
+        Self::new(both.map(|(p, q)| (ln(p / q), *p)).collect(), 0.0)
     }
 
     /// Any mechanism that is `epsilon`-DP: binary randomized response.

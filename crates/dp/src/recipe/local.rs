@@ -1,0 +1,157 @@
+//! Recipes whose devices randomize their own values. The rule and its proof are in [`super`].
+
+use super::{Law, SILENT, Terms, best, most_silent};
+use crate::math::search::crossing;
+use crate::math::{down, ln, log1p, up};
+use crate::shuffle::{self, Crowd, Randomizer};
+use crate::{Adjacency, Error, Event, Shape};
+
+/// A local randomizer, and whether only the sum of its reports is seen. (A sum of one-hot reports is
+/// their histogram.)
+pub(super) struct Local {
+    event: Event,
+    randomizer: Randomizer,
+    summed: bool,
+}
+
+/// One of the two bounds: what is seen of one round. Both the device's own coin and how the others
+/// hide it are in it.
+struct Seen {
+    crowd: Crowd,
+    summed: bool,
+    /// Delta for one round: what is left, relative to the share that the rule gives to it.
+    part: f64,
+}
+
+impl Local {
+    pub(super) fn of(law: Law) -> Option<Self> {
+        let event = law.local()?;
+        let randomizer = Randomizer::of(&event)?;
+        Some(Self { event, randomizer, summed: matches!(law, Law::Rappor { .. }) })
+    }
+
+    /// The epsilon of the randomizer alone, under replacement.
+    pub(super) fn epsilon(&self) -> f64 {
+        self.randomizer.local_epsilon()
+    }
+
+    /// The epsilon of all rounds, for every population.
+    pub(super) fn judged(&self, terms: &Terms, delta: f64) -> Result<f64, Error> {
+        let Terms { rate, rounds, .. } = *terms;
+        let one = rounds == 1;
+        if rate <= 0.0 || (one && rate <= delta) {
+            return Ok(0.0);
+        }
+        let each = down(SILENT * delta / rounds as f64, 1e-15);
+        let found = [
+            self.by_population(terms, if one { delta } else { each }),
+            Some(self.by_batch(terms, each, one)),
+        ];
+        let rest = down(delta * (1.0 - SILENT), 1e-15);
+        if one {
+            let ends = found.iter().flatten().map(|seen| {
+                let target = if seen.crowd.share < 1.0 { rest * seen.part } else { delta };
+                self.upper(seen, target)
+            });
+            return Ok(ends.fold(self.epsilon(), f64::min));
+        }
+        // The better one for a single round is composed.
+        let by_one = |seen: &&Seen| self.upper(seen, rest / rounds as f64);
+        let Some(seen) = found.iter().flatten().min_by(|a, b| by_one(a).total_cmp(&by_one(b)))
+        else {
+            return Ok(f64::INFINITY);
+        };
+        let together = self.composed(seen, rounds, rest)?;
+        let alone = Event::Repeated { times: rounds, of: Box::new(self.event.clone()) };
+        Ok(together.min(best(&alone, Adjacency::Replace, Shape::OneHot, delta)?))
+    }
+
+    /// The paper's model: exactly `min_batch` reports of a population at the rate, all honest.
+    pub(super) fn paper(&self, terms: &Terms, delta: f64) -> Result<f64, Error> {
+        if terms.rate <= 0.0 {
+            return Ok(0.0);
+        }
+        let crowd = Crowd { reports: terms.min_batch, rate: 1.0, share: terms.rate };
+        let seen = Seen { crowd, summed: self.summed, part: 1.0 };
+        if terms.rounds == 1 {
+            return Ok(self.upper(&seen, delta));
+        }
+        self.composed(&seen, terms.rounds, delta)
+    }
+
+    /// Everything among one more than the most others that are silent, except with probability
+    /// `improbable`. Of RAPPOR even the reports are shown.
+    fn by_population(&self, terms: &Terms, improbable: f64) -> Option<Seen> {
+        let (rate, least) = (terms.rate, terms.honest_batch());
+        if improbable >= rate {
+            return None;
+        }
+        let silent = most_silent(rate, least, improbable / rate);
+        let reports = silent.map_or(1, |others| others + 2);
+        let crowd = Crowd { reports, rate, share: 1.0 };
+        Some(Seen { crowd, summed: false, part: 1.0 })
+    }
+
+    /// The smallest batch at the largest rate, except with probability `improbable`.
+    fn by_batch(&self, terms: &Terms, improbable: f64, one: bool) -> Seen {
+        let least = terms.honest_batch();
+        let share = largest_rate(terms.rate, least, improbable);
+        let crowd = Crowd { reports: least, rate: 1.0, share };
+        let part = if one { down(share / terms.rate, 1e-12).max(1.0) } else { 1.0 };
+        Seen { crowd, summed: self.summed, part }
+    }
+
+    fn upper(&self, seen: &Seen, delta: f64) -> f64 {
+        if delta >= seen.crowd.share {
+            return 0.0;
+        }
+        shuffle::upper(self.randomizer, seen.summed, &seen.crowd, delta)
+    }
+
+    fn composed(&self, seen: &Seen, rounds: u64, delta: f64) -> Result<f64, Error> {
+        let of = Box::new(self.event.clone());
+        let Crowd { reports: n, rate, share } = seen.crowd;
+        let of = if rate < 1.0 { Box::new(Event::PoissonSampled { rate, of }) } else { of };
+        let whole = if seen.summed { Event::Summed { n, of } } else { Event::Shuffled { n, of } };
+        let of = if share < 1.0 {
+            Event::PoissonSampled { rate: share, of: Box::new(whole) }
+        } else {
+            whole
+        };
+        let event = Event::Repeated { times: rounds, of: Box::new(of) };
+        best(&event, Adjacency::Replace, Shape::OneHot, delta)
+    }
+}
+
+/// The `x` above `q` with `crowd KL(x || q) / x = ln 1/improbable`, rounded up; at most 1.
+fn largest_rate(q: f64, crowd: u64, improbable: f64) -> f64 {
+    if q <= 0.0 || q >= 1.0 {
+        return q;
+    }
+    let needed = -ln(improbable) / crowd as f64;
+    // KL(x || q) = x ln(x/q) + (1-x) ln((1-x)/(1-q)).
+    let missing = |x: f64| {
+        let rest = if x < 1.0 { (1.0 - x) * (log1p(-x) - log1p(-q)) } else { 0.0 };
+        needed - (x * ln(x / q) + rest) / x
+    };
+    if missing(1.0) > 0.0 {
+        return 1.0;
+    }
+    up(crossing(missing, (q, needed), (1.0, missing(1.0)), 1e-9, 0.0).high, 1e-9).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_rate_is_above_the_rate_and_falls_with_the_crowd() {
+        let mut last = 1.0;
+        for crowd in [50, 500, 5_000, 50_000] {
+            let rate = largest_rate(0.02, crowd, 1e-9);
+            assert!(rate > 0.02 && rate < last, "{crowd} {rate}");
+            last = rate;
+        }
+        assert!(last < 0.0206);
+    }
+}
