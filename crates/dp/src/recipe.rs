@@ -52,7 +52,9 @@
 //!   function of the rate that is 0 at 0, so in one round those up to `x` count with `q/x` on
 //!   average.
 //!
-//! The first is better for large batches and few values of the rate, the second for small batches.
+//! The first is better for large batches, the second for small ones. In one round they also help
+//! each other: with `j` others or fewer, what a release reveals is at most what the batch at the
+//! rate `x` does, so that `j` may be larger.
 //!
 //! **Devices that answer less often.** Both rules assume that `n` devices toss the coin with the
 //! rate `q`, and hold for every `n`. A device that is offline now and then, or refuses, answers with

@@ -31,7 +31,7 @@ mod weights;
 pub use bounds::{generic_delta, generic_epsilon, krr_delta, krr_epsilon};
 pub use closed::closed_form_epsilon;
 
-pub(crate) use bounds::{Composed, composed, epsilon, upper};
+pub(crate) use bounds::{Composed, composed, delta, epsilon, upper};
 pub(crate) use randomizer::{Randomizer, is_prime_power};
 
 use crate::math::{exp, expm1, up};

@@ -6,6 +6,9 @@ use crate::math::{down, ln, log1p, up};
 use crate::shuffle::{self, Crowd, Randomizer};
 use crate::{Adjacency, Error, Event, Shape};
 
+/// Halvings of a quarter of epsilon.
+const REFINED: u32 = 7;
+
 /// A local randomizer, and whether only the sum of its reports is seen. (A sum of one-hot reports is
 /// their histogram.)
 pub(super) struct Local {
@@ -53,7 +56,9 @@ impl Local {
                 let target = if seen.crowd.share < 1.0 { rest * seen.part } else { delta };
                 self.upper(seen, target)
             });
-            return Ok(ends.fold(self.epsilon(), f64::min));
+            let least = ends.fold(self.epsilon(), f64::min);
+            let batch = self.by_batch(terms, each, one);
+            return Ok(if self.summed { least } else { self.refined(terms, &batch, delta, least) });
         }
         // The better one for a single round is composed.
         let by_one = |seen: &&Seen| self.upper(seen, rest / rounds as f64);
@@ -99,6 +104,31 @@ impl Local {
         let crowd = Crowd { reports: least, rate: 1.0, share };
         let part = if one { down(share / terms.rate, 1e-12).max(1.0) } else { 1.0 };
         Seen { crowd, summed: self.summed, part }
+    }
+
+    /// A smaller epsilon for one round, if both rules together allow it: with few others a release
+    /// is not only rare, but also hides in its batch. With `j` others or fewer, those releases whose
+    /// rate is at most `x` have together at most the delta of the batch at `x`, times `q/x`, times
+    /// the probability of a release if the device answers.
+    fn refined(&self, terms: &Terms, batch: &Seen, delta: f64, known: f64) -> f64 {
+        let (rate, share) = (terms.rate, batch.crowd.share);
+        let rest = down(delta * (1.0 - SILENT), 1e-15);
+        let holds = |epsilon: f64| {
+            let in_batch = shuffle::delta(self.randomizer, &batch.crowd, epsilon);
+            let release = down(rest * share / (rate * in_batch), 1e-12).min(0.5);
+            let silent = most_silent(rate, terms.honest_batch(), release);
+            let crowd = Crowd { reports: silent.map_or(1, |others| others + 2), rate, share: 1.0 };
+            shuffle::delta(self.randomizer, &crowd, epsilon) <= delta
+        };
+        if !(share < 1.0 && known > 0.0) {
+            return known;
+        }
+        let (mut low, mut high) = (0.75 * known, known);
+        for _ in 0..REFINED {
+            let middle = 0.5 * (low + high);
+            *(if holds(middle) { &mut high } else { &mut low }) = middle;
+        }
+        high
     }
 
     fn upper(&self, seen: &Seen, delta: f64) -> f64 {

@@ -54,7 +54,7 @@ const NODES: usize = 128;
 const MARGIN: f64 = 1e-9;
 
 /// The largest standard deviation of a count; larger crowds are cut.
-const DEVIATION: f64 = 32_768.0;
+const DEVIATION: f64 = 8_192.0;
 
 /// The profile of the worst inputs.
 #[derive(Debug)]

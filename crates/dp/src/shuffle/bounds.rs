@@ -177,6 +177,19 @@ fn blanket_end(randomizer: Randomizer, crowd: &Crowd, delta: f64, ceiling: f64) 
     root(|x| full.estimate(x), delta, ceiling, start, Side::Upper, COARSE)
 }
 
+/// An upper bound on the delta of reports that are shuffled.
+pub(crate) fn delta(randomizer: Randomizer, crowd: &Crowd, epsilon: f64) -> f64 {
+    let epsilon0 = randomizer.local_epsilon();
+    if epsilon >= epsilon0 {
+        return 0.0;
+    }
+    if !amplifies(epsilon0, crowd.reports) {
+        // The device's own report, which is there with this probability at most.
+        return crowd.rate * crowd.share * local_delta(epsilon0, epsilon);
+    }
+    delta_of(randomizer, crowd, epsilon)
+}
+
 fn delta_of(randomizer: Randomizer, crowd: &Crowd, epsilon: f64) -> f64 {
     let (classes, among) = seen(randomizer, crowd);
     let at = |outside| Pair::full(&classes, among, epsilon, outside).estimate(epsilon).upper();

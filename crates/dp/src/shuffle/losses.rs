@@ -22,7 +22,7 @@
 
 use super::halves::{Pair, Part};
 use super::weights::Weights;
-use crate::math::{exp, expm1, ln};
+use crate::math::{down, exp, expm1, ln, up};
 use crate::pld::pair::Atoms;
 
 /// Gaps of the lattice in one standard deviation of the loss.
@@ -34,6 +34,9 @@ const RARE: f64 = 0.1;
 
 /// The most gaps; losses above them count as infinite.
 const MOST_GAPS: usize = 1 << 16;
+
+/// Covers the roundings of the masses: products of ratios along two tables. Relative.
+const MARGIN: f64 = 1e-10;
 
 /// The largest width of a cell relative to `s`.
 const CELL: f64 = 5e-4;
@@ -65,8 +68,8 @@ impl Losses {
         let mut points = vec![0.0; length + 1];
         for (i, (p, q)) in gaps.masses.iter().enumerate() {
             let above = ((p - gaps.ratios[i] * q) / width + 8.0 * f64::EPSILON * p).clamp(0.0, *p);
-            points[i] += p - above;
-            points[i + 1] += above;
+            points[i] += up(p - above, MARGIN);
+            points[i + 1] += up(above, MARGIN);
         }
         let mut atoms = Vec::with_capacity(2 * length + 1);
         // Half of what has the loss 0 is its own mirror image.
@@ -87,8 +90,8 @@ impl Losses {
         for (p, q) in gaps.masses {
             if p > 0.0 && q > 0.0 {
                 let loss = ln(p / q);
-                atoms.push((loss, p));
-                atoms.push((-loss, q));
+                atoms.push((loss, down(p, MARGIN)));
+                atoms.push((-loss, down(q, MARGIN)));
             }
         }
         Atoms::new(atoms, 0.0)

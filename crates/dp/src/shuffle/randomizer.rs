@@ -17,7 +17,7 @@
 //! |---|---|---|---|
 //! | k-ary randomized response | `e^epsilon0` | uniform | `x` itself |
 //! | RAPPOR | `e^(2 epsilon0)` | every bit set with `p` | bit `x` is set |
-//! | projective geometry | see [`weight`] | uniform over the points | the points orthogonal to `x` |
+//! | projective geometry | see [`excess`] | uniform over the points | the points orthogonal to `x` |
 //!
 //! With RAPPOR `R_x(y)` is `omega(y)` times `(1-p)/p = e^epsilon0` if bit x is set, and divided by
 //! that if not; hence `g = e^-epsilon0`. (All bits set may count as the device's own: the blanket
@@ -29,7 +29,7 @@
 //! each with probability `1/(e^epsilon0 + 1)` (Feldman, McMillan, Talwar 2023).
 
 use crate::Event;
-use crate::math::{exp, expm1, ln, up};
+use crate::math::{exp, expm1, ln, log1p, up};
 use crate::pld::pair::Atoms;
 
 /// A local randomizer.
@@ -83,8 +83,7 @@ impl Randomizer {
             Self::Any { epsilon0 } | Self::Response { epsilon0, .. } => epsilon0,
             Self::Rappor { epsilon0, .. } => 2.0 * epsilon0,
             Self::Projective { epsilon0, order, dimension } => {
-                let (own, _) = incidence(order, dimension);
-                ln(weight(epsilon0, own))
+                log1p(excess(epsilon0, incidence(order, dimension).0))
             }
         }
     }
@@ -207,17 +206,16 @@ fn incidence(order: u64, dimension: u64) -> (f64, f64) {
     (own, shared)
 }
 
-/// How much likelier a point of the own set is than another one, for the epsilon under *deletion*:
-/// the largest `w` for which no probability is more than `e^epsilon0` times, or less than
+/// How much likelier a point of the own set is than another one, `w - 1`, for the epsilon under
+/// *deletion*: the largest for which no probability is more than `e^epsilon0` times, or less than
 /// `e^-epsilon0` times, that of the uniform law. With `D = 1 + (w - 1) own` these are `w/D` and
 /// `1/D`. Rounded up.
-fn weight(epsilon0: f64, own: f64) -> f64 {
+fn excess(epsilon0: f64, own: f64) -> f64 {
     let a = expm1(epsilon0);
-    let by_rest = 1.0 + a / own;
-    // w (1 - own e^epsilon0) <= e^epsilon0 (1 - own)
+    // (w - 1) own <= a, and (w - 1) (1 - own e^epsilon0) <= a.
     let left = 1.0 - own * (a + 1.0);
-    let by_own = if left > 0.0 { (a + 1.0) * (1.0 - own) / left } else { f64::INFINITY };
-    up(by_rest.min(by_own).min(exp(2.0 * epsilon0)), 1e-13)
+    let by_own = if left > 0.0 { a / left } else { f64::INFINITY };
+    up((a / own).min(by_own).min(expm1(2.0 * epsilon0)), 1e-13)
 }
 
 /// Whether there is a field of this order, and so a projective geometry.

@@ -213,7 +213,7 @@ fn worlds(rows: &[Row], sets: &[Vec<usize>], rounds: u64) -> Vec<Vec<(f64, f64)>
 #[test]
 fn shuffled_reports_of_a_crowd() {
     let (mut stream, mut tally) = (Stream::new(31), [0; 2]);
-    for case in 0..cases(60) {
+    for case in 0..cases(36) {
         let table = Table::random(&mut stream, case % 3);
         let (n, rounds) = (stream.whole(1, 5), 1 + u64::from(case % 5 == 4));
         let n = if rounds == 2 { n.min(3) } else { n };
@@ -233,7 +233,7 @@ fn shuffled_reports_of_a_crowd() {
 #[test]
 fn sums_of_rappor_reports() {
     let (mut stream, mut tally) = (Stream::new(32), [0; 2]);
-    for case in 0..cases(60) {
+    for case in 0..cases(36) {
         let table = Table::rappor(stream.spread(0.1, 4.0), stream.whole(2, 4));
         let (n, rounds) = (stream.whole(1, 6), 1 + u64::from(case % 5 == 4));
         let n = if rounds == 2 { n.min(3) } else { n };
@@ -259,7 +259,7 @@ fn subsets(of: usize, size: usize) -> Vec<Vec<usize>> {
 #[test]
 fn a_subset_of_a_population() {
     let (mut stream, mut tally) = (Stream::new(33), [0; 2]);
-    for case in 0..cases(60) {
+    for case in 0..cases(36) {
         let table = Table::random(&mut stream, case % 3);
         let summed = table.bits.is_some() && case % 2 == 0;
         let (population, rounds) = (stream.whole(2, 5), 1 + u64::from(case % 5 == 4));
