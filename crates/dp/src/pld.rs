@@ -6,9 +6,10 @@
 //! relative precision ([`law`], [`convolve`], [`compose`]). Single releases need none of that:
 //! their divergence is a closed form or a sum.
 
+mod allocated;
 mod compose;
 mod convolve;
-mod counts;
+pub(crate) mod counts;
 mod event;
 pub(crate) mod fft;
 mod lattice;
@@ -60,15 +61,15 @@ pub(crate) fn event_epsilon_upper(
 }
 
 /// How an event is counted.
-enum Route<'a> {
+enum Route {
     /// By a closed form, a sum, or a bound specific to the event.
     Known(Bracket, &'static str),
     /// By composing pairs.
-    Composed(Composition<'a>),
+    Composed(Composition),
 }
 
-impl<'a> Route<'a> {
-    fn of(event: &'a Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<Self, Error> {
+impl Route {
+    fn of(event: &Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<Self, Error> {
         let leaves = leaves(event)?;
         if leaves.is_empty() {
             return Ok(Self::Known(Bracket { lower: 0.0, upper: 0.0 }, "nothing happened"));
@@ -87,20 +88,23 @@ impl<'a> Route<'a> {
             let (epsilon, method) = two_steps(event, &leaves, shape, delta)?;
             return Ok(Self::Known(epsilon, method));
         }
-        let pairs =
-            leaves.iter().map(|(leaf, _)| context.pairs(leaf)).collect::<Result<Vec<_>, _>>()?;
-        let outside: f64 =
-            pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
+        let mut parts = Vec::new();
+        for (leaf, times) in &leaves {
+            for (pairs, each) in context.parts(leaf)? {
+                parts.push((pairs, times.saturating_mul(each)));
+            }
+        }
+        let outside: f64 = parts.iter().map(|(pair, times)| pair.outside * *times as f64).sum();
         let rest = delta - outside;
         if !(rest > 0.0) {
             return Ok(Self::Known(Bracket { lower: 0.0, upper: f64::INFINITY }, COMPOSED));
         }
-        if let ([pair], [(_, 1)]) = (&pairs[..], &leaves[..]) {
+        if let [(pair, 1)] = &parts[..] {
             let exact = pair.attained && pair.lower.is_none();
             let method = if exact { EXACT } else { "hockey-stick divergence of a dominating pair" };
             return Ok(Self::Known(single(pair, rest, delta), method));
         }
-        Ok(Self::Composed(Composition { leaves, pairs, rest }))
+        Ok(Self::Composed(Composition { parts, rest }))
     }
 }
 
@@ -112,23 +116,19 @@ fn sampled_noise(event: &Event) -> bool {
     }
 }
 
-/// Releases, each with its pairs.
-struct Composition<'a> {
-    leaves: Vec<Leaf<'a>>,
-    pairs: Vec<Pairs>,
+/// Releases.
+struct Composition {
+    /// The pairs of each, and how often it occurs.
+    parts: Vec<(Pairs, u64)>,
     /// What remains of delta after the pairs' own parts are subtracted.
     rest: f64,
 }
 
-impl Composition<'_> {
+impl Composition {
     /// The pairs of one direction (0: the device leaves, 1: it joins), for the upper or the lower
     /// end.
     fn parts(&self, direction: usize, lower: bool) -> Vec<Part<'_>> {
-        self.pairs
-            .iter()
-            .zip(&self.leaves)
-            .map(|(pairs, (_, times))| (pairs.end(direction, lower), *times))
-            .collect()
+        self.parts.iter().map(|(pairs, times)| (pairs.end(direction, lower), *times)).collect()
     }
 
     fn upper(&self) -> f64 {
@@ -137,11 +137,11 @@ impl Composition<'_> {
     }
 
     fn bracket(&self, delta: f64) -> Bracket {
-        let attained = self.pairs.iter().all(|pair| pair.attained);
+        let attained = self.parts.iter().all(|(pair, _)| pair.attained);
         if !attained {
             return Bracket { lower: 0.0, upper: self.upper() };
         }
-        let one_law = self.pairs.iter().all(|pair| pair.lower.is_none());
+        let one_law = self.parts.iter().all(|(pair, _)| pair.lower.is_none());
         let forward = if one_law {
             epsilon(&self.parts(0, false), self.rest)
         } else {

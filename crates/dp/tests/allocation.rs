@@ -104,7 +104,7 @@ fn donation_times_are_those_of_the_reference() {
         let input = |key| number(row, "inputs", key).unwrap();
         let expected = |key| number(row, "expected", key);
         let (epsilon, delta, m) = (input("epsilon"), input("delta"), input("m"));
-        let found = donation(epsilon, delta, m as u64).unwrap();
+        let found = donation(epsilon, delta, m as u64, 1.0).unwrap();
         let case = format!("epsilon {epsilon}, delta {delta:e}, m {m}: {found:?}");
         assert!(close(found.formula, expected("eps_paper").unwrap(), 1e-12), "{case}");
         assert!(close(found.formula_delta, expected("delta_paper").unwrap(), 1e-12), "{case}");
@@ -143,7 +143,7 @@ fn donation_times_are_those_of_the_reference() {
 
 #[test]
 fn the_paper_s_example_is_a_third_of_no_amplification() {
-    let found = donation(1.0, 1e-8, 10).unwrap();
+    let found = donation(1.0, 1e-8, 10, 1.0).unwrap();
     assert!(found.best.upper < 0.301 && found.best.upper > 0.287, "{found:?}");
     assert_eq!(found.method, "random allocation");
 }
@@ -153,7 +153,7 @@ fn one_slot_is_the_plain_gaussian() {
     for (sigma, delta) in [(5.1, 1e-8), (0.3, 1e-5), (0.01, 1e-3), (1e6, 1e-9), (3.0, 1e-290)] {
         assert_eq!(gaussian(1, sigma, delta), closed::gaussian_epsilon(sigma, delta));
     }
-    let one = donation(1.0, 1e-8, 1).unwrap();
+    let one = donation(1.0, 1e-8, 1, 1.0).unwrap();
     let plain = closed::gaussian_epsilon(one.sigma, 2e-8).unwrap();
     assert_eq!((one.best, one.poisson, one.participation), (plain, plain, 1.0));
 }
@@ -199,7 +199,7 @@ fn many_slots_are_nearly_one_gaussian() {
 #[test]
 fn the_schedule_s_lower_end_is_below_all_bounds() {
     for (epsilon, slots) in [(1.0, 2), (1.0, 50), (4.0, 10), (8.0, 100)] {
-        let found = donation(epsilon, 1e-7, slots).unwrap();
+        let found = donation(epsilon, 1e-7, slots, 1.0).unwrap();
         assert!(found.best.lower > 0.2 * found.best.upper, "{found:?}");
         assert!(found.best.lower <= found.poisson.upper, "{found:?}");
     }
@@ -218,16 +218,16 @@ fn nothing_breaks_at_the_ends_of_the_ranges() {
     }
     for (epsilon, delta, slots) in [(1e-9, 1e-6, 100), (700.0, 1e-300, u64::MAX), (1e300, 1e-8, 5)]
     {
-        let found = donation(epsilon, delta, slots).unwrap();
+        let found = donation(epsilon, delta, slots, 1.0).unwrap();
         assert!(found.best.lower <= found.best.upper && found.best.upper <= epsilon, "{found:?}");
     }
     assert!(gaussian(0, 1.0, 1e-6).is_err());
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert!(gaussian(3, bad, 1e-6).is_err());
         assert!(gaussian(3, 1.0, bad).is_err());
-        assert!(donation(bad, 1e-6, 3).is_err());
-        assert!(donation(1.0, bad, 3).is_err());
+        assert!(donation(bad, 1e-6, 3, 1.0).is_err());
+        assert!(donation(1.0, bad, 3, 1.0).is_err());
     }
-    assert!(donation(1.0, 0.5, 3).is_err());
-    assert!(donation(1.0, 1e-6, 0).is_err());
+    assert!(donation(1.0, 0.5, 3, 1.0).is_err());
+    assert!(donation(1.0, 1e-6, 0, 1.0).is_err());
 }

@@ -8,6 +8,8 @@
 //! Nothing is drawn at random but the parameters, from fixed seeds, and the bounds are theorems:
 //! the false-alarm rate is zero.
 
+mod allocated;
+mod allocated_discrete;
 mod brute;
 mod continuous;
 mod counts;
@@ -24,6 +26,12 @@ use sotto_dp::{Adjacency, Bracket, Event, Shape};
 
 /// Room for the errors of the quadrature and of sums, relative to delta. (They are 1e-11 or less.)
 const SLACK: f64 = 1e-9;
+
+/// How many cases to try: `least`, or as many as the variable `CASES` says, if that is more.
+fn cases(least: u64) -> u64 {
+    let asked = std::env::var("CASES").ok().and_then(|text| text.parse().ok());
+    asked.map_or(least, |asked: u64| asked.max(least))
+}
 
 /// Cases of one kind: how many, how tight, and what went wrong.
 #[derive(Default)]

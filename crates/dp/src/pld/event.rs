@@ -6,12 +6,12 @@ use super::counts::{
 use super::mixture::Mixture;
 use super::pair::{Atoms, Laplace, Pair, Sampled};
 use super::refusals::{
-    ALLOCATION, COUNT_SEEN, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE,
-    SAMPLED, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
+    COUNT_SEEN, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE, SAMPLED,
+    SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
 };
 use crate::error::in_range;
 use crate::math::{down, exp, normal, sqrt, up};
-use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete, shuffle};
+use crate::{Adjacency, Bracket, Error, Event, Shape, closed, discrete, shuffle};
 
 /// The pairs of one event: in either direction, at least and at most as bad.
 pub(crate) struct Pairs {
@@ -35,7 +35,7 @@ impl Pairs {
         }
     }
 
-    fn exact(forward: impl Pair + 'static, reverse: impl Pair + 'static) -> Self {
+    pub(super) fn exact(forward: impl Pair + 'static, reverse: impl Pair + 'static) -> Self {
         let upper: [Box<dyn Pair>; 2] = [Box::new(forward), Box::new(reverse)];
         Self { upper, lower: None, outside: 0.0, attained: true }
     }
@@ -104,7 +104,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// The mass that one release may leave out.
-    fn outside(&self) -> f64 {
+    pub(super) fn outside(&self) -> f64 {
         (1e-7 * self.delta / self.total as f64).max(1e-300)
     }
 
@@ -132,15 +132,21 @@ impl Context {
                 let bound = self.without_replacement(*rate, of.unwrapped(), self.delta)?;
                 (bound.0, "amplification by sampling")
             }
-            Event::RandomAllocation { .. } => {
-                (self.black_box(leaf)?.0, "random allocation, exact law of the sum")
-            }
+            Event::RandomAllocation { .. } => return self.allocated_alone(leaf),
             Event::SampledWithoutReplacement { .. } => {
                 (self.black_box(leaf)?.0, "amplification by sampling")
             }
             _ => return Ok(None),
         };
         Ok(Some(found))
+    }
+
+    /// The dominating pairs of one release, or of several that it stands for.
+    pub(crate) fn parts(&self, leaf: &Event) -> Result<Vec<(Pairs, u64)>, Error> {
+        match leaf {
+            Event::RandomAllocation { .. } => self.allocated(leaf, 1.0),
+            _ => Ok(vec![(self.pairs(leaf)?, 1)]),
+        }
     }
 
     /// The dominating pairs of one release.
@@ -175,9 +181,8 @@ impl Context {
             Event::TruncatedPoisson { rate, population, max_batch, sigma, shape } => {
                 self.truncated((*rate, *population, *max_batch), *sigma, *shape)
             }
-            Event::Shuffled { .. }
-            | Event::RandomAllocation { .. }
-            | Event::SampledWithoutReplacement { .. } => {
+            Event::RandomAllocation { .. } => self.allocated_once(leaf, 1.0),
+            Event::Shuffled { .. } | Event::SampledWithoutReplacement { .. } => {
                 let (epsilon, delta) = self.black_box(leaf)?;
                 Ok(Pairs::black_box(epsilon.upper, delta))
             }
@@ -201,7 +206,7 @@ impl Context {
 
     /// One coordinate. (Vectors of several coordinates are not covered: no direction is known to be
     /// the worst.)
-    fn discrete(&self, sigma: f64, sensitivity: u64) -> Result<Atoms, Error> {
+    pub(super) fn discrete(&self, sigma: f64, sensitivity: u64) -> Result<Atoms, Error> {
         let distance = match (self.adjacency, self.shape) {
             (Adjacency::AddRemove | Adjacency::ZeroOut, _) => sensitivity,
             (Adjacency::Replace, Shape::Vector) => sensitivity.saturating_mul(2),
@@ -224,7 +229,7 @@ impl Context {
         Ok(Atoms::new(atoms, up(beyond, 1e-9)))
     }
 
-    fn laplace(&self, scale: f64, sensitivity: f64) -> Laplace {
+    pub(super) fn laplace(&self, scale: f64, sensitivity: f64) -> Laplace {
         // In L1 two contributions are 2 apart, whatever their shape.
         let distance = if self.adjacency == Adjacency::Replace { 2.0 } else { 1.0 };
         Laplace { ratio: up(sensitivity * distance / scale, 4.0 * f64::EPSILON) }
@@ -248,6 +253,7 @@ impl Context {
             return self.pairs(of);
         }
         match of {
+            Event::RandomAllocation { .. } => self.allocated_once(of, rate),
             Event::Gaussian { sigma, sensitivity } => Ok(self.gaussian(rate, *sigma, *sensitivity)),
             Event::DiscreteGaussian { sigma, sensitivity } => {
                 let atoms = self.discrete(*sigma, *sensitivity)?;
@@ -375,13 +381,6 @@ impl Context {
                     _ => return Err(SHUFFLE),
                 }
             }
-            Event::RandomAllocation { slots, of } => match (of.unwrapped(), self.adjacency) {
-                (_, Adjacency::Replace) => return Err(ALLOCATION),
-                (Event::Gaussian { sigma, sensitivity }, _) => {
-                    allocation::gaussian(*slots, down(sigma / sensitivity, 1e-15), delta)?
-                }
-                _ => return Err(ALLOCATION),
-            },
             Event::SampledWithoutReplacement { population, sample, of } => {
                 self.only(Adjacency::Replace, WITHOUT_REPLACEMENT)?;
                 let rate = up(*sample as f64 / *population as f64, f64::EPSILON).min(1.0);

@@ -1,0 +1,209 @@
+//! The pairs of random allocation ([`crate::allocation`]).
+
+use super::event::{Context, Pairs};
+use super::pair::Pair;
+use super::refusals::{ALLOCATION, SEVERAL, SLOT_COUNTS};
+use crate::allocation::{Allocation, Crowd, Outcomes, Schedule, Slot, best_attack, nothing};
+use crate::error::in_range;
+use crate::math::{down, up};
+use crate::{Adjacency, Bracket, Error, Event};
+
+/// The most releases that one allocation may stand for.
+const MOST_SELECTED: u64 = 1 << 40;
+
+/// How many groups of totals there are: alone, and in a composition.
+const GROUPS: (u64, u64) = (192, 64);
+
+/// A release inside of an allocation: its ratio, the probability that the device takes part even
+/// if it has the slot, and whether the ratio is attained.
+struct Inner {
+    slot: Slot,
+    rate: f64,
+    attained: bool,
+}
+
+impl Context {
+    /// The epsilon of an allocation that is the only event, where there is a better way than by its
+    /// pair.
+    pub(super) fn allocated_alone(
+        &self,
+        event: &Event,
+    ) -> Result<Option<(Bracket, &'static str)>, Error> {
+        let Event::RandomAllocation { slots, selected: 1, donation, population: None, of } = event
+        else {
+            return Ok(None);
+        };
+        if self.adjacency == Adjacency::Replace {
+            return self.single(self.shuffled(event)?);
+        }
+        let inner = self.inner(of.unwrapped())?;
+        if inner.rate == 0.0 {
+            return Ok(None);
+        }
+        let schedule = schedule(*slots, *donation).sampled(inner.rate);
+        let mut found = Allocation::new(inner.slot, schedule, self.delta).epsilon(self.delta)?;
+        if !inner.attained {
+            found.lower = 0.0;
+        }
+        let method = if *donation {
+            "exact law of the donation"
+        } else {
+            "random allocation, exact law of the sum"
+        };
+        Ok(Some((found, method)))
+    }
+
+    /// The pairs of an allocation to one slot, after a coin of probability `rate` for all of it.
+    pub(super) fn allocated_once(&self, event: &Event, rate: f64) -> Result<Pairs, Error> {
+        let mut parts = self.allocated(event, rate)?;
+        match (parts.pop(), parts.is_empty()) {
+            (Some((pairs, 1)), true) => Ok(pairs),
+            _ => Err(SEVERAL),
+        }
+    }
+
+    /// The pairs of all releases that an allocation stands for.
+    pub(super) fn allocated(&self, event: &Event, rate: f64) -> Result<Vec<(Pairs, u64)>, Error> {
+        let Event::RandomAllocation { slots, selected, donation, population, of } = event else {
+            return Err(ALLOCATION);
+        };
+        if self.adjacency == Adjacency::Replace {
+            return self.parts(self.shuffled(event)?);
+        }
+        if *selected > 1 && (*donation || population.is_some() || rate < 1.0) {
+            return Err(SEVERAL);
+        }
+        if let Some(others) = population {
+            if *donation {
+                return Err(SEVERAL);
+            }
+            return Ok(vec![(self.counts_seen(*slots, *others, rate, of.unwrapped())?, 1)]);
+        }
+        let inner = self.inner(of.unwrapped())?;
+        let rate = inner.rate * rate;
+        if rate == 0.0 {
+            let nobody = || [nothing(), nothing()];
+            return Ok(vec![(pairs([nobody(), nobody()], true), 1)]);
+        }
+        if *selected == 1 {
+            let schedule = schedule(*slots, *donation).sampled(rate);
+            let law = Allocation::new(inner.slot, schedule, self.delta / self.total as f64);
+            return Ok(vec![(pairs(law.pairs(), inner.attained), 1)]);
+        }
+        self.several(*slots, *selected, &inner)
+    }
+
+    /// `k` of `t` slots: that many blocks, composed.
+    fn several(&self, t: u64, k: u64, inner: &Inner) -> Result<Vec<(Pairs, u64)>, Error> {
+        let releases = self.total.saturating_mul(k);
+        in_range("selected", k as f64, releases <= MOST_SELECTED, "at most 2^40 in all")?;
+        let delta = self.delta / releases as f64;
+        let block = |size: u64| Schedule::uniform(size).sampled(inner.rate);
+        let (size, longer) = (t / k, t % k);
+        if k == t {
+            let law = Allocation::new(inner.slot.clone(), block(1), delta);
+            return Ok(vec![(pairs(law.pairs(), inner.attained), k)]);
+        }
+        let upper = |size: u64| {
+            let upper = Allocation::upper(&inner.slot, block(size), delta);
+            pairs([upper, [nothing(), nothing()]], inner.attained)
+        };
+        let mut parts = vec![(upper(size), k - longer)];
+        if longer > 0 {
+            parts.push((upper(size + 1), longer));
+        }
+        if inner.attained {
+            let attack = best_attack(&inner.slot, (k, t), inner.rate, self.delta);
+            parts.push((pairs([[nothing(), nothing()], attack], true), 1));
+        }
+        Ok(parts)
+    }
+
+    fn counts_seen(&self, slots: u64, others: u64, rate: f64, of: &Event) -> Result<Pairs, Error> {
+        if self.adjacency != Adjacency::AddRemove || !(rate < 1.0) {
+            return Err(SLOT_COUNTS);
+        }
+        let (slot, name, value) = match of {
+            Event::Gaussian { sigma, sensitivity } => {
+                let distance = sensitivity * self.shape.replacement_distance();
+                (Slot::Gaussian { sigma: down(sigma / distance, 1e-15) }, "sigma", *sigma)
+            }
+            Event::Laplace { scale, sensitivity } => {
+                let ratio = up(2.0 * sensitivity / scale, 4.0 * f64::EPSILON);
+                (Slot::Laplace { ratio }, "scale", *scale)
+            }
+            _ => return Err(SLOT_COUNTS),
+        };
+        let (delta, outside) = (self.delta / self.total as f64, self.outside());
+        // With fewer others the counts reveal at least as much: the rest is post-processing.
+        let (all, mut others) = (others, others);
+        while super::counts::width(others, rate, 0.0, outside) > MOST_TOTALS {
+            others /= 4;
+        }
+        let groups = if self.total == 1 { GROUPS.0 } else { GROUPS.1 };
+        let crowd = Crowd { slot, slots, rate, others };
+        let found = crowd.pairs((delta, outside), groups);
+        let both = found.ok_or(Error::OutOfRange { name, value, range: RANGE })?;
+        Ok(Pairs { outside, ..pairs(both, others == all) })
+    }
+
+    /// A shuffle of the reports of all slots.
+    fn shuffled<'a>(&self, event: &'a Event) -> Result<&'a Event, Error> {
+        match event {
+            Event::RandomAllocation {
+                selected: 1, donation: false, population: None, of, ..
+            } if matches!(of.unwrapped(), Event::Shuffled { .. }) => Ok(of.unwrapped()),
+            _ => Err(ALLOCATION),
+        }
+    }
+
+    /// What may be inside of an allocation, under add/remove or zero-out.
+    fn inner(&self, of: &Event) -> Result<Inner, Error> {
+        let claims = self.adjacency == Adjacency::AddRemove;
+        let (slot, attained) = match of {
+            Event::Gaussian { sigma, sensitivity } => {
+                (Slot::Gaussian { sigma: down(sigma / sensitivity, 1e-15) }, true)
+            }
+            Event::Laplace { scale, sensitivity } => {
+                (Slot::Laplace { ratio: self.laplace(*scale, *sensitivity).ratio }, true)
+            }
+            Event::DiscreteGaussian { sigma, sensitivity } => {
+                let atoms = self.discrete(*sigma, *sensitivity)?;
+                // The law of the loss without the device is that of its negative with it.
+                let points = atoms.points().iter().rev().map(|&(loss, p)| (-loss, p));
+                let distance = *sensitivity as f64;
+                let half = 0.5 * distance / (sigma * sigma);
+                let unit = if sensitivity.is_multiple_of(2) { 2.0 * half } else { half };
+                let (zero, alone) = (atoms.infinite(), atoms.infinite());
+                (Slot::Atoms(Outcomes { atoms: points.collect(), unit, zero, alone }), true)
+            }
+            Event::PureDp { epsilon } if claims && *epsilon > 0.0 => {
+                (Slot::Atoms(Outcomes::claim(*epsilon, 0.0)), false)
+            }
+            Event::ApproximateDp { epsilon, delta } if claims && *epsilon > 0.0 => {
+                (Slot::Atoms(Outcomes::claim(*epsilon, *delta)), false)
+            }
+            Event::PoissonSampled { rate, of } => {
+                let inner = self.inner(of.unwrapped())?;
+                let attained = inner.attained || *rate == 0.0;
+                return Ok(Inner { rate: inner.rate * rate, attained, ..inner });
+            }
+            _ => return Err(ALLOCATION),
+        };
+        Ok(Inner { slot, rate: 1.0, attained })
+    }
+}
+
+/// The most different totals that are examined one by one.
+const MOST_TOTALS: u64 = 1 << 20;
+
+/// What the noise of a slot may be when the counts are seen.
+const RANGE: &str = "between 0.1 and 1e4 times the distance: the law of the sum needs that";
+
+fn schedule(slots: u64, donation: bool) -> Schedule {
+    if donation { Schedule::donation(slots) } else { Schedule::uniform(slots) }
+}
+
+fn pairs([upper, lower]: [[Box<dyn Pair>; 2]; 2], attained: bool) -> Pairs {
+    Pairs { upper, lower: Some(lower), outside: 0.0, attained }
+}
