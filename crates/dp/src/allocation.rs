@@ -37,15 +37,19 @@ mod counts;
 mod donation;
 mod ends;
 mod law;
+mod one_way;
+mod schedule;
 mod slot;
+mod sticks;
 
 use std::rc::Rc;
 
 pub(crate) use attack::{best as best_attack, nothing};
 pub(crate) use counts::Crowd;
-pub(crate) use ends::Schedule;
-use ends::{Mean, OneWay};
+use ends::Mean;
 use law::End;
+use one_way::OneWay;
+pub(crate) use schedule::Schedule;
 pub(crate) use slot::{Outcomes, Slot};
 
 pub use donation::{Donation, donation};
@@ -71,7 +75,7 @@ pub fn gaussian(slots: u64, sigma: f64, delta: f64) -> Result<Bracket, Error> {
     target(delta)?;
     // For the error if there is no such noise.
     closed::gaussian_epsilon(sigma, delta)?;
-    Ok(Allocation::new(Slot::Gaussian { sigma }, Schedule::uniform(slots), delta).epsilon(delta)?)
+    Allocation::new(Slot::Gaussian { sigma }, Schedule::uniform(slots), delta).epsilon(delta)
 }
 
 /// Both ends of the law of the ratio of a schedule.
@@ -92,10 +96,10 @@ impl Allocation {
 
     /// The epsilon of the worse direction.
     pub(crate) fn epsilon(&self, delta: f64) -> Result<Bracket, Error> {
-        let rate = self.schedule.rate();
+        let rate = self.schedule.rate;
         let most = self.alone(rate, delta)?;
         let upper = self.upper.as_ref().map_or(most.upper, |mean| mean.epsilon(delta, most.upper));
-        if self.schedule.slots() == 1 {
+        if self.schedule.slots == 1 {
             return Ok(Bracket { lower: most.lower.min(upper), upper });
         }
         let lower = self.lower.as_ref().map_or(0.0, |mean| mean.epsilon(delta, most.upper));
@@ -127,14 +131,15 @@ impl Allocation {
     /// The two directions, at least and at most as bad.
     pub(crate) fn pairs(&self) -> [[Box<dyn Pair>; 2]; 2] {
         let Self { slot, schedule, upper, lower } = self;
-        let alone = if schedule.slots() == 1 { schedule.rate() } else { schedule.most() };
-        [directions(upper.as_ref(), slot, schedule.rate()), directions(lower.as_ref(), slot, alone)]
+        let alone = if schedule.slots == 1 { schedule.rate } else { schedule.most() };
+        let upper = directions(upper.as_ref(), slot, schedule.rate);
+        [upper, directions(lower.as_ref(), &slot.finite(), alone)]
     }
 
     /// The two directions, at least as bad.
     pub(crate) fn upper(slot: &Slot, schedule: Schedule, delta: f64) -> [Box<dyn Pair>; 2] {
         let mean = Mean::of(slot, schedule, delta, End::Upper).map(Rc::new);
-        directions(mean.as_ref(), slot, schedule.rate())
+        directions(mean.as_ref(), slot, schedule.rate)
     }
 }
 

@@ -153,6 +153,9 @@ pub enum Event {
         /// *other* devices there are, which all choose in the same way.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         population: Option<u64>,
+        /// Shape of one contribution, which matters only if the counts are seen.
+        #[serde(default)]
+        shape: Shape,
         /// Each release. A `shuffled` one stands for the reports of all slots together.
         of: Box<Event>,
     },

@@ -71,6 +71,7 @@ fn a_few_black_boxes_cost_at_most_their_sum() {
         selected: 1,
         donation: false,
         population: None,
+        shape: Shape::Vector,
         of: Box::new(Event::Gaussian { sigma: 5.0, sensitivity: 1.0 }),
     };
     for (event, adjacency) in [(shuffle, Adjacency::Replace), (allocation, Adjacency::AddRemove)] {

@@ -259,6 +259,7 @@ fn what_has_no_renyi_bound_says_so() {
             selected: 1,
             donation: false,
             population: None,
+            shape: Shape::Vector,
             of: Box::new(gaussian),
         },
         Event::SampledCountSeen {

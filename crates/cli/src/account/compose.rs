@@ -32,8 +32,8 @@ use crate::output::WithHint;
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
     count_only rate population                      shuffled n of\n  \
-    random_allocation slots of                      composed of\n  \
-    repeated times of\n\n\
+    random_allocation slots of selected=1 donation=false population shape=vector\n  \
+    composed of                                     repeated times of\n\n\
     docs/privacy-accounting.md has the units, the ranges and the rules for nesting.")]
 pub(super) struct ComposeArgs {
     /// The events, as JSON; `-` reads stdin.

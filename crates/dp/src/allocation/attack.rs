@@ -1,55 +1,40 @@
 //! What an attacker certainly learns of a device that takes part in `k` of `t` slots: lower ends.
 //!
-//! The slots are alike, and the device's value moves each of them by all of the distance. Two
-//! statistics have a law in closed form. The *sum* of Gaussian releases is N(k, t sigma^2) with the
-//! device, N(0, t sigma^2) without. The *number of large losses* is Bin(t - k, p) + Bin(k, p') with
-//! the device, Bin(t, p) without, where `p` and `p'` are a slot's probabilities of a loss above a
-//! threshold. Whatever follows from a statistic is post-processing.
+//! The slots are alike, and the device's value moves each of them by all of the distance. Then any
+//! statistic gives a lower end (it is post-processing), and two have a law that is easy to compute:
+//!
+//! - the *sum* of Gaussian releases: N(k, t sigma^2) with the device, N(0, t sigma^2) without;
+//! - the *score*: each slot is worth a whole number of points, which grows with its loss, and the
+//!   points are added up. With `f` the law of a slot's points without the device and `g` with it, the
+//!   sum has the law `f^(t-k) g^k` (a convolution) with the device, and `f^t` without. Points
+//!   proportional to `ln(1 + (k/t)(Y - 1))`, the loss of Poisson sampling, tell nearly everything.
 
 use super::Slot;
-use crate::math::{binomial, ln, sqrt};
+use crate::math::{exp, expm1, ln, ln_sampled, log1p, sqrt};
 use crate::pld::mixture::Mixture;
 use crate::pld::pair::{Atoms, Pair};
 
-/// Atoms are computed to this relative precision.
-const TRUST: f64 = 1e-11;
+/// The most points that all slots together may have, and one of them.
+const POINTS: (u64, u64) = (2_048, 64);
 
-/// How many thresholds are looked at, and how many of them in earnest.
-const THRESHOLDS: (usize, usize) = (48, 3);
+/// A bound on the relative error of one slot's law.
+const TRUST: f64 = 1e-12;
 
-/// The most products for one threshold.
-const WORK: u64 = 1 << 19;
+/// The largest score has this probability with the device.
+const RARE: f64 = 1e-4;
 
 /// The two directions of the better statistic at `delta`. Each of the `k` slots is used with
 /// probability `rate`.
 pub(crate) fn best(slot: &Slot, (k, t): (u64, u64), rate: f64, delta: f64) -> [Box<dyn Pair>; 2] {
-    let mut found: Vec<[Box<dyn Pair>; 2]> = Vec::new();
+    let mut found: Vec<[Box<dyn Pair>; 2]> = vec![[nothing(), nothing()]];
     if let (Slot::Gaussian { sigma }, true) = (slot, rate == 1.0) {
         let sigma = sigma * sqrt(t as f64) / k as f64;
         found.push([false, true].map(|reversed| -> Box<dyn Pair> {
             Box::new(Mixture::sampled_gaussian(1.0, sigma, 1.0, reversed))
         }));
     }
-    let pair = slot.sampled(rate, false);
-    let sketch = pair.sketch(1e-12);
-    let mut losses: Vec<f64> = sketch.into_iter().filter(|x| x.1 > 0.0).map(|x| x.0).collect();
-    losses.sort_by(f64::total_cmp);
-    let stride = losses.len().div_ceil(THRESHOLDS.0).max(1);
-    // Just below each: a loss may have much of the mass.
-    let losses: Vec<f64> = losses.iter().step_by(stride).map(|l| l - 1e-9 * l.abs()).collect();
-    let above = pair.cells(&losses);
-    let mut chances = Vec::new();
-    let (mut p, mut q) = (0.0, 0.0);
-    for cell in above.iter().skip(1).rev() {
-        (p, q) = (p + cell.p, q + cell.q);
-        let signal = k as f64 * (p - q) / sqrt(t as f64 * q * (1.0 - q) + 1.0);
-        if q > 0.0 && q < 1.0 && p > q && p < 1.0 {
-            chances.push((signal, q, p));
-        }
-    }
-    chances.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for &(_, q, p) in chances.iter().take(THRESHOLDS.1) {
-        found.extend(number((k, t), (q, p), 1e-6 * delta));
+    if t <= POINTS.0 {
+        found.push(score(&*slot.finite().sampled(rate, false), (k, t)));
     }
     let strength = |pairs: &[Box<dyn Pair>; 2]| {
         pairs.iter().map(|pair| reached(&**pair, delta)).fold(0.0, f64::max)
@@ -63,36 +48,69 @@ pub(crate) fn nothing() -> Box<dyn Pair> {
     Box::new(Atoms::new(vec![(0.0, 1.0)], 0.0))
 }
 
-/// The number of large losses, with outcomes of mass `outside` left out; `None` if it takes too
-/// many values.
-fn number((k, t): (u64, u64), (q, p): (f64, f64), outside: f64) -> Option<[Box<dyn Pair>; 2]> {
-    // The probabilities are good to about 1e-13; with more in the first and less in the second the
-    // two laws are closer.
-    let (q, p) = (q * (1.0 + 1e-12), p * (1.0 - 1e-12));
-    let own = binomial::bulk(k, p, outside);
-    let (first, last) = binomial::bulk(t, q, outside);
-    let last = (last + own.1).min(t);
-    if (last - first + 1).saturating_mul(own.1 - own.0 + 1) > WORK {
-        return None;
+/// The sum of all points.
+fn score(slot: &dyn Pair, (k, t): (u64, u64)) -> [Box<dyn Pair>; 2] {
+    let share = k as f64 / t as f64;
+    let mut sketch = slot.sketch(1e-12);
+    sketch.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut above = 0.0;
+    let top = sketch.iter().rev().find(|(_, p)| {
+        above += p;
+        above > RARE
+    });
+    let bottom = sketch.iter().find(|(_, p)| *p > 0.0);
+    let (Some((bottom, _)), Some((top, _))) = (bottom, top) else { return [nothing(), nothing()] };
+    let levels = POINTS.1.min(POINTS.0 / t).max(1);
+    let (low, high) = (ln_sampled(share, *bottom), ln_sampled(share, *top));
+    // The own loss at which the score is half a point below each whole number of points.
+    let bounds: Vec<f64> = (1..=levels)
+        .map(|j| low + (high - low) * (j as f64 - 0.5) / levels as f64)
+        .map(|score| log1p(expm1(score) / share))
+        .collect();
+    if !bounds.windows(2).all(|pair| pair[0] < pair[1]) {
+        return [nothing(), nothing()];
     }
-    let own: Vec<(u64, f64)> = (own.0..=own.1).map(|j| (j, binomial::pmf(k, j, p))).collect();
-    let rest: Vec<f64> = (0..=last.min(t - k)).map(|c| binomial::pmf(t - k, c, q)).collect();
+    let (with, without): (Vec<f64>, Vec<f64>) =
+        slot.cells(&bounds).iter().map(|cell| (cell.p.max(0.0), cell.q.max(0.0))).unzip();
+    let rest = power(&without, t - k);
+    let (p, q) = (convolved(&rest, &power(&with, k)), convolved(&rest, &power(&without, k)));
+    let trust = TRUST * t as f64;
     let (mut forth, mut back) = (Vec::new(), Vec::new());
-    for c in first..=last {
-        let with: f64 = own
-            .iter()
-            .filter(|(j, _)| *j <= c)
-            .map(|(j, mass)| mass * rest.get((c - j) as usize).copied().unwrap_or(0.0))
-            .sum();
-        let without = binomial::pmf(t, c, q);
-        // For the other direction what is left out is added: the device then tells less.
-        let more = with + outside;
-        if with > 1e-280 && without > 1e-280 {
-            forth.push((ln(with / without) - TRUST, with * (1.0 - TRUST)));
-            back.push((ln(without / more) - TRUST, without * (1.0 - TRUST)));
+    for (p, q) in p.into_iter().zip(q) {
+        if p > 1e-280 && q > 1e-280 {
+            let loss = ln(p / q);
+            forth.push((loss - 2.0 * trust, p * exp(-trust)));
+            back.push((-loss - 2.0 * trust, q * exp(-trust)));
         }
     }
-    Some([Box::new(Atoms::new(forth, 0.0)), Box::new(Atoms::new(back, 0.0))])
+    [Box::new(Atoms::new(forth, 0.0)), Box::new(Atoms::new(back, 0.0))]
+}
+
+/// The law of the sum of `times` independent values: all terms are positive, so each mass keeps its
+/// relative precision.
+fn power(law: &[f64], times: u64) -> Vec<f64> {
+    let mut result = vec![1.0];
+    let (mut square, mut left) = (law.to_vec(), times);
+    while left > 0 {
+        if left % 2 == 1 {
+            result = convolved(&result, &square);
+        }
+        left /= 2;
+        if left > 0 {
+            square = convolved(&square, &square);
+        }
+    }
+    result
+}
+
+fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut sum = vec![0.0; a.len() + b.len() - 1];
+    for (j, x) in a.iter().enumerate().filter(|(_, x)| **x > 0.0) {
+        for (total, y) in sum[j..].iter_mut().zip(b) {
+            *total += x * y;
+        }
+    }
+    sum
 }
 
 /// About the epsilon that a pair certainly has at `delta`; to choose by, not to report.

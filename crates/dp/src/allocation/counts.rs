@@ -22,11 +22,12 @@
 
 use std::rc::Rc;
 
-use super::ends::{Mean, sketch};
+use super::ends::{Mean, below_ratio};
 use super::law::End;
+use super::one_way::sketch;
 use super::slot::Counted;
 use super::{Schedule, Slot};
-use crate::math::{binomial, exp};
+use crate::math::{binomial, exp, expm1};
 use crate::pld::counts::Counts;
 use crate::pld::pair::{Cell, Pair};
 
@@ -130,22 +131,14 @@ impl Pair for CountsSeen {
 
     fn hockey_stick(&self, epsilon: f64) -> (f64, f64) {
         let epsilon = epsilon - self.mean.side() * self.mean.loss_trust(epsilon);
-        let stay = 1.0 - self.rate;
-        let sum: f64 = self
-            .groups()
-            .map(|(base, factor)| {
-                let value = if factor <= 0.0 {
-                    let less =
-                        if self.reversed { 1.0 - exp(epsilon) * stay } else { stay - exp(epsilon) };
-                    less.max(0.0)
-                } else if self.reversed {
-                    exp(epsilon) * factor * self.mean.lack((exp(-epsilon) - stay) / factor)
-                } else {
-                    factor * self.mean.excess((exp(epsilon) - stay) / factor)
-                };
-                base * value
-            })
-            .sum();
+        let (above, below) = (expm1(epsilon) + self.rate, below_ratio(self.rate, epsilon));
+        let value = |factor: f64| match (factor > 0.0, self.reversed) {
+            (true, false) => factor * self.mean.excess(above / factor),
+            (true, true) => exp(epsilon) * factor * self.mean.lack(below / factor),
+            (false, false) => (-above).max(0.0),
+            (false, true) => exp(epsilon) * below.max(0.0),
+        };
+        let sum: f64 = self.groups().map(|(base, factor)| base * value(factor)).sum();
         let value = sum + if self.reversed { 0.0 } else { self.alone() };
         (value, value)
     }

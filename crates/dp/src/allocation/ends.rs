@@ -1,12 +1,11 @@
 //! The likelihood ratio of a schedule of slots, rounded up and down in convex order, as a pair.
 
-use std::rc::Rc;
-
-use super::law::{Budget, End, Law, Sticks};
+use super::law::{Budget, End, Law};
+use super::schedule::{MOST_SLOTS, Schedule};
 use super::slot::{Ratio, Slot, TRIM};
+use super::sticks::Sticks;
 use crate::math::search::crossing;
 use crate::math::{exp, expm1, ln, log1p, sqrt};
-use crate::pld::pair::{Atoms, Cell, Pair};
 
 /// Roughly how many products one end may take; this sets the most points.
 const WORK: f64 = 1.6e7;
@@ -22,14 +21,6 @@ const POINTS: (f64, f64) = (500.0, 40.0);
 
 /// No law needs more points.
 const MOST_POINTS: f64 = 2_400.0;
-
-/// How many leading bits of the number of slots are kept: more would cost a convolution each, and
-/// move epsilon by less than one part in ten thousand.
-const BITS: u32 = 12;
-
-/// The upper end counts more slots than this as this many (fewer are worse), and there is no lower
-/// end for them.
-const MOST_SLOTS: u64 = 1 << 30;
 
 /// `ln(largest value * slots / delta)` and its inverse must stay below this. Products of masses
 /// that underflow, at most 1e-308, then lose less than 1e-30 of what trimming does, for ten million
@@ -47,80 +38,6 @@ const VALUE_TRUST: f64 = 4e-13;
 /// The relative precision to which the trimmed mass is known.
 const TRIM_TRUST: f64 = 1e-2;
 
-/// How many points a sketch has, about.
-const SKETCH: usize = 256;
-
-/// Which slot a device takes: the ratio is `L = 1 - moved + scale S` with
-/// `S = Y_0 + rho Y_1 + rho^2 Y_2 + ...`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
-    /// The number of slots.
-    slots: u64,
-    /// `ln rho`: 0 if all slots are equally likely.
-    decay: f64,
-    /// The probability of taking part in the series at all.
-    rate: f64,
-}
-
-impl Schedule {
-    /// One of the slots, uniformly.
-    pub(crate) fn uniform(slots: u64) -> Self {
-        Self { slots, decay: 0.0, rate: 1.0 }
-    }
-
-    /// The first of `slots` coins of probability `1/slots` that comes up heads, if any does.
-    pub(crate) fn donation(slots: u64) -> Self {
-        let decay = if slots > 1 { log1p(-1.0 / slots as f64) } else { 0.0 };
-        Self { slots, decay, rate: 1.0 }
-    }
-
-    /// The same after one more coin of probability `rate`: the ratio is `1 + rate (L - 1)`.
-    pub(crate) fn sampled(self, rate: f64) -> Self {
-        Self { rate: self.rate * rate, ..self }
-    }
-
-    /// The number of slots.
-    pub(super) fn slots(&self) -> u64 {
-        self.slots
-    }
-
-    /// The probability of taking part in the series at all.
-    pub(super) fn rate(&self) -> f64 {
-        self.rate
-    }
-
-    /// The probability of the likeliest slot.
-    pub(crate) fn most(&self) -> f64 {
-        self.rate / self.slots as f64
-    }
-
-    /// The probability of taking any of the first `terms` slots.
-    fn moved(&self, terms: u64) -> f64 {
-        let any = if self.decay == 0.0 { 1.0 } else { -expm1(terms as f64 * self.decay) };
-        self.rate * any
-    }
-
-    /// The number of terms that are added, with few bits set, and the schedule that they belong to.
-    ///
-    /// Uniform: fewer slots are worse (see [`super`]), so their number is rounded down for an upper
-    /// end. Donation: more terms with the same weights are worse, since each has the mean 0 apart
-    /// from the constant.
-    fn terms(self, end: End) -> Option<(u64, Self)> {
-        if self.slots > MOST_SLOTS && (end == End::Lower || self.decay != 0.0) {
-            return None;
-        }
-        let slots = self.slots.min(MOST_SLOTS);
-        let drop = (u64::BITS - slots.leading_zeros()).saturating_sub(BITS);
-        let (fewer, more) = ((slots >> drop) << drop, slots.div_ceil(1 << drop) << drop);
-        Some(match (self.decay == 0.0, end) {
-            (true, End::Upper) => (fewer, Self { slots: fewer, ..self }),
-            (true, End::Lower) => (more, Self { slots: more, ..self }),
-            (false, End::Upper) => (more, self),
-            (false, End::Lower) => (fewer, self),
-        })
-    }
-}
-
 /// One end of the law of the ratio `L` of a schedule.
 #[derive(Debug)]
 pub(crate) struct Mean {
@@ -129,8 +46,8 @@ pub(crate) struct Mean {
     /// Relative error of its masses.
     trust: f64,
     /// `L = 1 - moved + scale S`.
-    moved: f64,
-    scale: f64,
+    pub(super) moved: f64,
+    pub(super) scale: f64,
 }
 
 impl Mean {
@@ -139,6 +56,10 @@ impl Mean {
     pub(super) fn of(slot: &Slot, schedule: Schedule, delta: f64, end: End) -> Option<Self> {
         if schedule.slots == 1 {
             return None;
+        }
+        if schedule.slots > MOST_SLOTS && schedule.decay != 0.0 && end == End::Upper {
+            // A donation is never worse than random allocation.
+            return Self::of(slot, Schedule { decay: 0.0, ..schedule }, delta, end);
         }
         let narrowest = NARROWEST / sqrt(schedule.slots.min(MOST_SLOTS) as f64);
         match (slot, end) {
@@ -210,13 +131,7 @@ impl Mean {
 
     /// The divergence of absence from the schedule, `E(1 - e^epsilon L)_+`.
     pub(super) fn backward(&self, epsilon: f64) -> f64 {
-        // e^-epsilon - (1 - moved), in the order that loses nothing.
-        let rest = if epsilon > 0.5 {
-            exp(-epsilon) - (1.0 - self.moved)
-        } else {
-            expm1(-epsilon) + self.moved
-        };
-        exp(epsilon) * self.lack(rest)
+        exp(epsilon) * self.lack(below_ratio(self.moved, epsilon))
     }
 
     /// The epsilon at which `divergence` (decreasing) is `delta`, on this end's side, not above
@@ -260,7 +175,11 @@ impl Mean {
     /// The pair of one direction of the ratio `1 - moved + scale S`, where both may differ from the
     /// schedule's own: (loss, mass under the first law), in the order of the points, and the mass
     /// of an infinite loss.
-    fn atoms(&self, (moved, scale): (f64, f64), reversed: bool) -> (Vec<(f64, f64)>, f64) {
+    pub(super) fn atoms(
+        &self,
+        (moved, scale): (f64, f64),
+        reversed: bool,
+    ) -> (Vec<(f64, f64)>, f64) {
         let law = &self.sticks.law;
         let (sign, towards) = (if reversed { -1.0 } else { 1.0 }, self.side());
         let trust = 1.0 + towards * self.trust;
@@ -307,48 +226,9 @@ impl Mean {
     }
 }
 
-/// One direction of a [`Mean`] as a pair: the schedule against absence, or reversed.
-#[derive(Debug)]
-pub(crate) struct OneWay {
-    pub(super) mean: Rc<Mean>,
-    pub(super) reversed: bool,
-}
-
-impl Pair for OneWay {
-    fn cells(&self, bounds: &[f64]) -> Vec<Cell> {
-        let mean = &self.mean;
-        let (atoms, infinite) = mean.atoms((mean.moved, mean.scale), self.reversed);
-        Atoms::new(atoms, infinite).cells(bounds)
-    }
-
-    fn hockey_stick(&self, epsilon: f64) -> (f64, f64) {
-        let mean = &self.mean;
-        let at = |epsilon: f64| {
-            if self.reversed { mean.backward(epsilon) } else { mean.forward(epsilon) }
-        };
-        let value = at(epsilon - mean.side() * mean.loss_trust(epsilon));
-        (value, value)
-    }
-
-    fn total_variation(&self) -> f64 {
-        self.mean.moved
-    }
-
-    fn sketch(&self, _outside: f64) -> Vec<(f64, f64)> {
-        let mean = &self.mean;
-        sketch(&mean.atoms((mean.moved, mean.scale), self.reversed).0, SKETCH)
-    }
-}
-
-/// About `points` points that represent all, and the two ends.
-pub(super) fn sketch(atoms: &[(f64, f64)], points: usize) -> Vec<(f64, f64)> {
-    let merged = |run: &[(f64, f64)]| {
-        let mass: f64 = run.iter().map(|(_, mass)| mass).sum();
-        (run[run.len() / 2].0, mass)
-    };
-    let ends = atoms.first().into_iter().chain(atoms.last());
-    let ends = ends.map(|(loss, _)| (*loss, f64::MIN_POSITIVE));
-    ends.chain(atoms.chunks(atoms.len().div_ceil(points).max(1)).map(merged)).collect()
+/// `e^-epsilon - (1 - moved)`, in the order that loses nothing.
+pub(super) fn below_ratio(moved: f64, epsilon: f64) -> f64 {
+    if epsilon > 0.5 { exp(-epsilon) - (1.0 - moved) } else { expm1(-epsilon) + moved }
 }
 
 /// The law of the sum of the first `terms` values of `law`, each multiplied by `e^decay` once more
@@ -400,11 +280,9 @@ mod tests {
     fn the_ends_keep_their_means() {
         let schedules = [
             Schedule::uniform(2),
-            Schedule::uniform(100),
-            Schedule::uniform(9_999).sampled(0.1),
+            Schedule::uniform(100).sampled(0.1),
             Schedule::donation(2).sampled(0.3),
             Schedule::donation(77),
-            Schedule::donation(50_000),
         ];
         let atoms = Outcomes {
             atoms: vec![(-0.5, 0.6), (0.0, 0.3), (0.75, 0.1)],

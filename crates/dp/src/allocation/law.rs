@@ -196,11 +196,11 @@ impl Phases {
     }
 
     /// From `start` on, every `step`-th value.
-    fn from(&self, start: usize) -> &[f64] {
+    fn lane(&self, start: usize) -> &[f64] {
         self.lanes[start % self.step].get(start / self.step..).unwrap_or_default()
     }
 
-    fn from_mut(&mut self, start: usize) -> &mut [f64] {
+    fn lane_mut(&mut self, start: usize) -> &mut [f64] {
         self.lanes[start % self.step].get_mut(start / self.step..).unwrap_or_default()
     }
 
@@ -244,9 +244,9 @@ impl Cells {
             let twice = if twins && d > 0 { 2.0 } else { 1.0 };
             let row = stride * (coarse.first + from) + d;
             let start = (row * parts as i64 + whole - cells.first).max(0) as usize;
-            let a = rows_by_stride.from((row - fine.first) as usize);
+            let a = rows_by_stride.lane((row - fine.first) as usize);
             let pairs = a.iter().zip(&coarse.mass[from as usize..=to as usize]);
-            let places = totals.from_mut(start).iter_mut().zip(uppers.from_mut(start));
+            let places = totals.lane_mut(start).iter_mut().zip(uppers.lane_mut(start));
             for ((a, b), (total, upper)) in pairs.zip(places) {
                 let p = twice * a * b;
                 *total += p;
@@ -402,72 +402,13 @@ impl Cells {
     }
 }
 
-/// The expectations of `(S - x)_+` and `(x - S)_+`.
-#[derive(Debug)]
-pub(super) struct Sticks {
-    pub(super) law: Law,
-    /// For each point `y`: the mass at it or above, and `E(S - y)_+`.
-    above: Vec<(f64, f64)>,
-    /// The mass at it or below (0 included), and `E(y - S)_+`.
-    below: Vec<(f64, f64)>,
-}
-
-impl Sticks {
-    pub(super) fn new(law: Law) -> Self {
-        let length = law.mass.len();
-        let growth = expm1(law.width);
-        let gap = |j: usize| growth * exp(law.ln_point(j));
-        let (mut above, mut below) = (vec![(0.0, 0.0); length], Vec::with_capacity(length));
-        let (mut mass, mut sum) = (0.0, 0.0);
-        for j in (0..length).rev() {
-            sum += mass * gap(j);
-            mass += law.mass[j];
-            above[j] = (mass, sum);
-        }
-        (mass, sum) = (law.zero, law.zero * exp(law.ln_point(0)));
-        for j in 0..length {
-            if j > 0 {
-                sum += mass * gap(j - 1);
-            }
-            mass += law.mass[j];
-            below.push((mass, sum));
-        }
-        Self { law, above, below }
-    }
-
-    /// The position of `x` on the grid.
-    fn position(&self, ln_x: f64) -> f64 {
-        (ln_x - self.law.origin) / self.law.width - self.law.first as f64
-    }
-
-    /// `E(S - x)_+`.
-    pub(super) fn forward(&self, ln_x: f64) -> f64 {
-        let j = self.position(ln_x).ceil().max(0.0);
-        let Some((mass, sum)) = self.above.get(j as usize) else { return 0.0 };
-        let gap = self.law.ln_point(j as usize) - ln_x;
-        sum + mass * exp(ln_x) * expm1(gap).max(0.0)
-    }
-
-    /// `E(x - S)_+`.
-    pub(super) fn backward(&self, ln_x: f64) -> f64 {
-        let j = self.position(ln_x).floor();
-        if j.is_nan() || j < 0.0 {
-            return self.law.zero * exp(ln_x);
-        }
-        let j = (j as usize).min(self.below.len() - 1);
-        let (mass, sum) = self.below[j];
-        let gap = self.law.ln_point(j) - ln_x;
-        sum + mass * exp(ln_x) * (-expm1(gap)).max(0.0)
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const BUDGET: Budget = Budget { low: 0.0, cut: 0.0, points: 400 };
 
-    fn law() -> Law {
+    pub(in crate::allocation) fn law() -> Law {
         let mass: Vec<f64> =
             (0..150).map(|j| exp(-0.002 * f64::from((j - 60) * (j - 60)))).collect();
         let total: f64 = mass.iter().sum();
@@ -475,7 +416,7 @@ mod tests {
         Law { width: 0.04, origin: 0.013, first: -70, mass, zero: 0.01, cut: 0.0 }
     }
 
-    fn mean(law: &Law, f: impl Fn(f64) -> f64) -> f64 {
+    pub(in crate::allocation) fn mean(law: &Law, f: impl Fn(f64) -> f64) -> f64 {
         let points = law.mass.iter().enumerate().map(|(j, m)| m * f(exp(law.ln_point(j))));
         points.sum::<f64>() + law.zero * f(0.0)
     }
@@ -526,18 +467,6 @@ mod tests {
             assert!(lack(&down) <= lack(&one) + 1e-15, "{at}");
             assert!(excess(&one) <= excess(&up) + up.cut + 1e-15, "{at}");
             assert!(lack(&one) <= lack(&up) + 1e-15, "{at}");
-        }
-    }
-
-    #[test]
-    fn sticks_are_sums() {
-        let sticks = Sticks::new(law());
-        for ln_x in [-4.0, -2.0, 0.0, 0.01, 0.4, 1.7, 9.0] {
-            let a = exp(ln_x);
-            let forward = mean(&sticks.law, |x| (x - a).max(0.0));
-            let backward = mean(&sticks.law, |x| (a - x).max(0.0));
-            assert!((sticks.forward(ln_x) - forward).abs() < 1e-13 * (1.0 + forward));
-            assert!((sticks.backward(ln_x) - backward).abs() < 1e-13 * (1.0 + backward));
         }
     }
 }

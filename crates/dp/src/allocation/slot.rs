@@ -3,7 +3,7 @@
 
 use super::law::{Cells, End, Law};
 use crate::math::normal::{density, quantile_of_ln_upper_tail, upper_tail};
-use crate::math::{binomial, down, exp, expm1, ln, up};
+use crate::math::{binomial, down, exp, expm1, ln, ln_sampled, log1p, up};
 use crate::pld::mixture::Mixture;
 use crate::pld::pair::{Atoms, Laplace, Pair, Sampled};
 use crate::{Bracket, Error, closed};
@@ -104,6 +104,14 @@ impl Slot {
         }
     }
 
+    /// The same without outcomes that only one of the two laws has, for lower ends.
+    pub(super) fn finite(&self) -> Self {
+        match self {
+            Self::Atoms(of) => Self::Atoms(Outcomes { zero: 0.0, alone: 0.0, ..of.clone() }),
+            other => other.clone(),
+        }
+    }
+
     /// One release in which the device takes part with probability `rate`, as a pair.
     pub(super) fn sampled(&self, rate: f64, reversed: bool) -> Box<dyn Pair> {
         match self {
@@ -113,11 +121,7 @@ impl Slot {
             Self::Laplace { ratio } => {
                 Box::new(Sampled { rate, of: Laplace { ratio: *ratio }, reversed })
             }
-            Self::Atoms(outcomes) => {
-                let atoms = outcomes.atoms.iter().map(|&(loss, q)| (loss, q * exp(loss)));
-                let of = Atoms::new(atoms.collect(), outcomes.alone);
-                Box::new(Sampled { rate, of, reversed })
-            }
+            Self::Atoms(outcomes) => Box::new(outcomes.sampled(rate, reversed)),
         }
     }
 }
@@ -221,6 +225,23 @@ fn laplace(ratio: f64, points: f64, end: End) -> Law {
 }
 
 impl Outcomes {
+    /// As [`Slot::sampled`].
+    fn sampled(&self, rate: f64, reversed: bool) -> Atoms {
+        let turned = |loss: f64, q: f64| {
+            if reversed { (-loss, q) } else { (loss, q * exp(loss)) }
+        };
+        let whole = |loss: f64| if rate < 1.0 { ln_sampled(rate, loss) } else { loss };
+        let mut atoms: Vec<_> =
+            self.atoms.iter().map(|&(loss, q)| turned(whole(loss), q)).collect();
+        let mut infinite = if reversed { 0.0 } else { rate * self.alone };
+        if rate < 1.0 {
+            atoms.push(turned(log1p(-rate), self.zero));
+        } else if reversed {
+            infinite += self.zero;
+        }
+        Atoms::new(atoms, infinite)
+    }
+
     fn law(&self, (bottom, top): (f64, f64), points: f64, end: End) -> Law {
         let raw = ((top - bottom) / points).max(f64::MIN_POSITIVE);
         // On the grid, or at least some of them.

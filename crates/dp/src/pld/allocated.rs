@@ -2,11 +2,11 @@
 
 use super::event::{Context, Pairs};
 use super::pair::Pair;
-use super::refusals::{ALLOCATION, SEVERAL, SLOT_COUNTS};
+use super::refusals::{ALLOCATION, SEVERAL, SLOT_COUNTS, SLOT_NOISE};
 use crate::allocation::{Allocation, Crowd, Outcomes, Schedule, Slot, best_attack, nothing};
 use crate::error::in_range;
 use crate::math::{down, up};
-use crate::{Adjacency, Bracket, Error, Event};
+use crate::{Adjacency, Bracket, Error, Event, Shape};
 
 /// The most releases that one allocation may stand for.
 const MOST_SELECTED: u64 = 1 << 40;
@@ -29,7 +29,8 @@ impl Context {
         &self,
         event: &Event,
     ) -> Result<Option<(Bracket, &'static str)>, Error> {
-        let Event::RandomAllocation { slots, selected: 1, donation, population: None, of } = event
+        let Event::RandomAllocation { slots, selected: 1, donation, population: None, of, .. } =
+            event
         else {
             return Ok(None);
         };
@@ -64,7 +65,8 @@ impl Context {
 
     /// The pairs of all releases that an allocation stands for.
     pub(super) fn allocated(&self, event: &Event, rate: f64) -> Result<Vec<(Pairs, u64)>, Error> {
-        let Event::RandomAllocation { slots, selected, donation, population, of } = event else {
+        let Event::RandomAllocation { slots, selected, donation, population, shape, of } = event
+        else {
             return Err(ALLOCATION);
         };
         if self.adjacency == Adjacency::Replace {
@@ -77,7 +79,8 @@ impl Context {
             if *donation {
                 return Err(SEVERAL);
             }
-            return Ok(vec![(self.counts_seen(*slots, *others, rate, of.unwrapped())?, 1)]);
+            let crowd = self.crowd((*slots, *others), rate, *shape, of.unwrapped())?;
+            return Ok(vec![(self.counts_seen(crowd)?, 1)]);
         }
         let inner = self.inner(of.unwrapped())?;
         let rate = inner.rate * rate;
@@ -119,32 +122,49 @@ impl Context {
         Ok(parts)
     }
 
-    fn counts_seen(&self, slots: u64, others: u64, rate: f64, of: &Event) -> Result<Pairs, Error> {
+    /// Those whose counts are seen.
+    fn crowd(
+        &self,
+        (slots, others): (u64, u64),
+        rate: f64,
+        shape: Shape,
+        of: &Event,
+    ) -> Result<Crowd, Error> {
         if self.adjacency != Adjacency::AddRemove || !(rate < 1.0) {
             return Err(SLOT_COUNTS);
         }
-        let (slot, name, value) = match of {
+        let slot = match of {
             Event::Gaussian { sigma, sensitivity } => {
-                let distance = sensitivity * self.shape.replacement_distance();
-                (Slot::Gaussian { sigma: down(sigma / distance, 1e-15) }, "sigma", *sigma)
+                let distance = sensitivity * shape.replacement_distance();
+                Slot::Gaussian { sigma: down(sigma / distance, 1e-15) }
             }
             Event::Laplace { scale, sensitivity } => {
-                let ratio = up(2.0 * sensitivity / scale, 4.0 * f64::EPSILON);
-                (Slot::Laplace { ratio }, "scale", *scale)
+                // In L1 two contributions are 2 apart, whatever their shape.
+                Slot::Laplace { ratio: up(2.0 * sensitivity / scale, 4.0 * f64::EPSILON) }
             }
             _ => return Err(SLOT_COUNTS),
         };
+        let noise = match slot {
+            Slot::Gaussian { sigma } => sigma,
+            Slot::Laplace { ratio } => 1.0 / ratio,
+            Slot::Atoms(_) => return Err(SLOT_COUNTS),
+        };
+        if !SLOT_RANGE.contains(&noise) {
+            return Err(SLOT_NOISE);
+        }
+        Ok(Crowd { slot, slots, rate, others })
+    }
+
+    fn counts_seen(&self, mut crowd: Crowd) -> Result<Pairs, Error> {
         let (delta, outside) = (self.delta / self.total as f64, self.outside());
         // With fewer others the counts reveal at least as much: the rest is post-processing.
-        let (all, mut others) = (others, others);
-        while super::counts::width(others, rate, 0.0, outside) > MOST_TOTALS {
-            others /= 4;
+        let all = crowd.others;
+        while super::counts::width(crowd.others, crowd.rate, 0.0, outside) > MOST_TOTALS {
+            crowd.others /= 4;
         }
         let groups = if self.total == 1 { GROUPS.0 } else { GROUPS.1 };
-        let crowd = Crowd { slot, slots, rate, others };
-        let found = crowd.pairs((delta, outside), groups);
-        let both = found.ok_or(Error::OutOfRange { name, value, range: RANGE })?;
-        Ok(Pairs { outside, ..pairs(both, others == all) })
+        let both = crowd.pairs((delta, outside), groups).ok_or(SLOT_NOISE)?;
+        Ok(Pairs { outside, ..pairs(both, crowd.others == all) })
     }
 
     /// A shuffle of the reports of all slots.
@@ -194,11 +214,11 @@ impl Context {
     }
 }
 
+/// Noise over the replacement distance, where the counts are seen.
+const SLOT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=1e4;
+
 /// The most different totals that are examined one by one.
 const MOST_TOTALS: u64 = 1 << 20;
-
-/// What the noise of a slot may be when the counts are seen.
-const RANGE: &str = "between 0.1 and 1e4 times the distance: the law of the sum needs that";
 
 fn schedule(slots: u64, donation: bool) -> Schedule {
     if donation { Schedule::donation(slots) } else { Schedule::uniform(slots) }

@@ -29,6 +29,10 @@ pub(super) const SLOT_COUNTS: Error = unsupported(
     "use adjacency add-remove, gaussian or laplace inside, and poisson_sampled around it: if every \
      device takes part, the total shows whether this one is there",
 );
+pub(super) const SLOT_NOISE: Error = unsupported(
+    "random allocation with the counts seen and so many slots, or so little or so much noise",
+    "use up to 2^30 slots, and noise of 0.1 to 10,000 times the replacement distance",
+);
 pub(super) const WITHOUT_REPLACEMENT: Error = unsupported(
     "this sampling without replacement",
     "use adjacency replace, and gaussian, laplace, pure_dp or shuffled inside",

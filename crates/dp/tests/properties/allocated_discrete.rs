@@ -95,6 +95,7 @@ fn discrete_mechanisms_in_some_of_the_slots() {
             selected,
             donation,
             population: None,
+            shape: Shape::Vector,
             of: Box::new(of),
         };
         if rate < 1.0 {
@@ -156,6 +157,7 @@ fn shuffled_reports_in_slots() {
             selected: 1,
             donation: false,
             population: None,
+            shape: Shape::Vector,
             of,
         };
         let lie = 1.0 / (epsilon0.exp() + k as f64 - 1.0);
