@@ -367,16 +367,35 @@ fn the_sentence_is_about_being_there() {
     }
 }
 
+/// At the same count one device in means another one out, also if it is there in both cases: all
+/// others may hold the opposite of its value. (rate, sigma, population, shape, the epsilon of that
+/// attack).
 #[test]
 fn the_count_seen_under_zero_out() {
-    let line = "sampled-gaussian --rate 0.01 --steps 1 --sigma 0.7764 --delta 1e-6 \
-                --adjacency zero-out --population 1e6";
-    let hidden = answer(line);
-    let seen = answer(&format!("{line} --count seen"));
-    // It reveals almost nothing there.
-    just_above(number(&seen, "epsilon"), number(&hidden, "epsilon"), 1e-2);
-    assert_eq!(hidden["count_seen"]["any"], seen["epsilon"]);
-    assert_eq!(seen.get("shape"), None);
+    for (rate, sigma, population, shape, attack) in [
+        ("0.02", "2", "2000", "vector", 0.58655),
+        ("0.001", "1", "1e6", "vector", 1.0001),
+        ("0.1", "2", "1e5", "one-hot", 0.763),
+    ] {
+        let line = format!(
+            "sampled-gaussian --rate {rate} --steps 1 --sigma {sigma} --delta 1e-6 \
+             --adjacency zero-out --population {population} --shape {shape}"
+        );
+        let (hidden, seen) = (answer(&line), answer(&format!("{line} --count seen")));
+        let found = number(&seen, "epsilon");
+        assert!(found > attack && found > 4.0 * number(&hidden, "epsilon"), "{line}: {found}");
+        assert_eq!(hidden["count_seen"][shape], seen["epsilon"]);
+        assert!(hidden["meaning"].as_str().unwrap().contains("Aggregators do see it"));
+    }
+}
+
+#[test]
+fn the_count_seen_under_replacement() {
+    let line = "sampled-gaussian --rate 0.02 --steps 1 --sigma 2 --delta 1e-6 --population 2000 \
+                --adjacency replace";
+    let (hidden, seen) = (answer(line), answer(&format!("{line} --count seen")));
+    just_above(number(&seen, "epsilon"), 0.74836, 1e-4);
+    assert_eq!(hidden["count_seen"]["vector"], seen["epsilon"]);
 }
 
 #[test]
@@ -526,16 +545,8 @@ fn nonsense_is_named() {
             &["--population is 0: it must be"],
         ),
         (
-            "sampled-gaussian --rate 0.1 --steps 1 --sigma 1 --delta 1e-8 --count seen --population 9 --adjacency replace",
-            &["--count seen is not covered with --adjacency replace", "zero-out"],
-        ),
-        (
-            "sampled-gaussian --rate 0.1 --steps 1 --sigma 1 --delta 1e-8 --population 9 --adjacency replace",
-            &["--population has no meaning with --adjacency replace", "leave out one"],
-        ),
-        (
             "sampled-gaussian --rate 0.1 --steps 1 --sigma 1 --delta 1e-8 --shape vector --adjacency zero-out",
-            &["--shape has no meaning with --adjacency zero-out"],
+            &["--shape has no meaning while the count is hidden"],
         ),
         (
             "sampled-gaussian --rate 0.1 --steps 1e16 --sigma 1 --delta 1e-8",
@@ -582,7 +593,11 @@ fn nonsense_is_named() {
         ("sample --epsilon 1 --delta 1e-8 --rate -0.1", &["--rate is -0.1"]),
         (
             "sample --epsilon 1 --delta 1e-8 --rate 0.1 --adjacency replace",
-            &["--adjacency replace", "leave it out"],
+            &["--adjacency replace", "present or absent", "leave it out"],
+        ),
+        (
+            "sample --epsilon 2 --delta 1e-8 --rate 0.1 --adjacency zero-out",
+            &["--adjacency zero-out", "present or absent", "leave it out"],
         ),
         ("donation --epsilon 1 --delta 1e-8 --slots 0", &["--slots is 0"]),
         ("donation --epsilon 0 --delta 1e-8 --slots 3", &["--epsilon is 0"]),

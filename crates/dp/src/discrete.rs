@@ -15,7 +15,7 @@ use crate::closed::{ROUNDING, zcdp_epsilon};
 use crate::error::{Error, delta as target, in_range, non_negative, positive};
 use crate::math::{exp, ln, log1p, sqrt, up};
 
-pub use distributed::{closeness, distributed_rdp};
+pub use distributed::{as_gaussian, curvature};
 pub use smoothed::{Smoothed, smoothed};
 
 /// The range of sigma: outside it squares overflow or underflow.

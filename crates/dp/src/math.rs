@@ -7,12 +7,22 @@ pub(crate) mod search;
 
 pub(crate) use libm::{exp, expm1, log as ln, log1p, sqrt};
 
+/// `ln(e^a + e^b)` without overflow.
+pub(crate) fn ln_add(a: f64, b: f64) -> f64 {
+    let (small, large) = if a < b { (a, b) } else { (b, a) };
+    if small == f64::NEG_INFINITY { large } else { large + log1p(exp(small - large)) }
+}
+
 /// `ln(1 - q + q e^l)`: the loss of a mechanism that runs with probability `q`, from its own loss
 /// `l`.
 pub(crate) fn ln_sampled(q: f64, l: f64) -> f64 {
     if l > 700.0 {
         // e^l overflows; (1 - q) e^-l is lost against q.
         return l + ln(q + (1.0 - q) * exp(-l));
+    }
+    if l < -1.0 && q > 0.5 {
+        // 1 - q is exact, and may be all that is left.
+        return ln((1.0 - q) + q * exp(l));
     }
     log1p(q * expm1(l))
 }

@@ -13,6 +13,7 @@
 mod collusion;
 mod estimate;
 pub mod exact;
+mod interval;
 pub mod randomized_response;
 
 use std::fmt::Debug;

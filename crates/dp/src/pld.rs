@@ -14,17 +14,24 @@ pub(crate) mod fft;
 mod lattice;
 pub(crate) mod law;
 pub(crate) mod mixture;
+mod noise;
 mod opposed;
 pub(crate) mod pair;
+mod plan;
+mod rare;
 mod refusals;
 mod seen;
+mod sides;
 mod symmetric;
+mod table;
+mod tail;
 mod tilt;
 
 use compose::{Part, epsilon_lower, epsilon_upper_beside};
 pub(crate) use compose::{epsilon, epsilon_upper};
-use event::{Context, Leaf, Pairs, leaves, plain_gaussian, share_of_replacement};
+use event::{Context, Leaf, Pairs, leaves, plain_gaussian};
 use pair::Pair;
+use table::Table;
 
 use crate::math::ln;
 use crate::math::search::crossing;
@@ -76,22 +83,28 @@ impl<'a> Route<'a> {
         if leaves.is_empty() {
             return Ok(Self::Known(Bracket { lower: 0.0, upper: 0.0 }, "nothing happened"));
         }
-        if let Some(sigma) = plain_gaussian(&leaves, adjacency, shape) {
-            return Ok(Self::Known(closed::gaussian_epsilon(sigma, delta)?, "analytic Gaussian"));
+        if let Some((sigma, exact)) = plain_gaussian(&leaves, adjacency, shape) {
+            let found = closed::gaussian_epsilon(sigma, delta)?;
+            let lower = if exact { found.lower } else { 0.0 };
+            return Ok(Self::Known(Bracket { lower, ..found }, "analytic Gaussian"));
         }
         let total = leaves.iter().map(|(_, times)| *times).sum();
-        let context = Context { adjacency, shape, delta, total };
+        let context = Context { adjacency, shape, delta, total, kinds: leaves.len() as u64 };
         if let [(leaf, 1)] = leaves[..]
             && let Some((epsilon, method)) = context.single(leaf)?
         {
             return Ok(Self::Known(epsilon, method));
         }
-        if adjacency == Adjacency::Replace && leaves.iter().any(|(leaf, _)| sampled_noise(leaf)) {
-            let (epsilon, method) = two_steps(event, &leaves, shape, delta)?;
-            return Ok(Self::Known(epsilon, method));
+        let mut pairs = Vec::with_capacity(leaves.len());
+        let mut outcomes = 0;
+        for (leaf, _) in &leaves {
+            let found = context.pairs(leaf)?;
+            outcomes += found.upper.iter().map(|pair| pair.outcomes()).sum::<usize>();
+            if outcomes > MOST_OUTCOMES {
+                return Err(refusals::MANY_OUTCOMES);
+            }
+            pairs.push(found);
         }
-        let pairs =
-            leaves.iter().map(|(leaf, _)| context.pairs(leaf)).collect::<Result<Vec<_>, _>>()?;
         let outside: f64 =
             pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
         let rest = delta - outside;
@@ -103,17 +116,44 @@ impl<'a> Route<'a> {
             let method = if exact { EXACT } else { "hockey-stick divergence of a dominating pair" };
             return Ok(Self::Known(single(pair, rest, delta), method));
         }
+        let pairs = tabulated(pairs, 1e-7 * rest / total as f64)?;
         Ok(Self::Composed(Composition { leaves, pairs, rest }))
     }
 }
 
-/// Poisson sampling of noise, which has no pair under replacement.
-fn sampled_noise(event: &Event) -> bool {
-    match event {
-        Event::PoissonSampled { of, .. } => !matches!(of.unwrapped(), Event::Shuffled { .. }),
-        _ => false,
+/// The same with a table in place of each pair that is costly to evaluate. `outside` is the mass that
+/// each may lack.
+fn tabulated(pairs: Vec<Pairs>, outside: f64) -> Result<Vec<Pairs>, Error> {
+    let work: f64 = pairs.iter().map(|pair| pair.upper[0].work()).filter(|w| *w >= COSTLY).sum();
+    let coarseness = (work / MOST_WORK).max(1.0);
+    if coarseness > COARSEST {
+        return Err(refusals::MANY_GROUPS);
     }
+    let table = |of: &[Box<dyn Pair>; 2], make: fn(&dyn Pair, f64, f64) -> Table| {
+        [0, 1].map(|j| -> Box<dyn Pair> { Box::new(make(&*of[j], outside, coarseness)) })
+    };
+    let each = |pair: Pairs| {
+        if pair.upper[0].work() < COSTLY {
+            return pair;
+        }
+        let at_most = pair.lower.as_ref().unwrap_or(&pair.upper);
+        let lower = pair.attained.then(|| table(at_most, Table::optimistic));
+        Pairs { upper: table(&pair.upper, Table::pessimistic), lower, ..pair }
+    };
+    Ok(pairs.into_iter().map(each).collect())
 }
+
+/// The most outcomes that all pairs together hold in memory: 64 MB, if both ends differ.
+const MOST_OUTCOMES: usize = 1 << 21;
+
+/// From this work for one cell on, a pair becomes a table.
+const COSTLY: f64 = 4.0;
+
+/// The work for one cell of all pairs at which tables become coarser.
+const MOST_WORK: f64 = 512.0;
+
+/// Tables are at most this many times as coarse.
+const COARSEST: f64 = 4.0;
 
 /// Releases, each with its pairs.
 struct Composition<'a> {
@@ -159,52 +199,6 @@ impl Composition<'_> {
         let lower = epsilon_lower(&self.parts(1, true), delta);
         forward.or(Bracket { lower, upper: reverse })
     }
-}
-
-/// A replacement as two add/remove steps, for releases that have no pair under replacement.
-fn two_steps(
-    event: &Event,
-    leaves: &[Leaf<'_>],
-    shape: Shape,
-    delta: f64,
-) -> Result<(Bracket, &'static str), Error> {
-    // Only releases that are defined by their noise mean the same under both.
-    let by_noise = |event: &Event| match event {
-        Event::Gaussian { .. } | Event::DiscreteGaussian { .. } | Event::Laplace { .. } => true,
-        Event::PoissonSampled { of, .. } => {
-            matches!(
-                of.unwrapped(),
-                Event::Gaussian { .. } | Event::DiscreteGaussian { .. } | Event::Laplace { .. }
-            )
-        }
-        _ => false,
-    };
-    if !leaves.iter().all(|(leaf, _)| by_noise(leaf)) {
-        return Err(refusals::POISSON_REPLACE);
-    }
-    let one = |delta: f64| event_epsilon_upper(event, Adjacency::AddRemove, shape, delta);
-    // The share of delta depends on epsilon. An epsilon that is at least what its own share gives
-    // is valid; from a valid one, each step leads to a smaller valid one.
-    let meets = |epsilon: f64| {
-        let share = share_of_replacement(delta, epsilon);
-        if share < f64::MIN_POSITIVE { Ok(f64::INFINITY) } else { one(share) }
-    };
-    let mut epsilon = one(delta)?.max(1e-3);
-    while meets(epsilon)? > epsilon {
-        epsilon *= 2.0;
-        if epsilon > 1e3 {
-            return Ok((Bracket { lower: 0.0, upper: f64::INFINITY }, "two add/remove steps"));
-        }
-    }
-    for _ in 0..4 {
-        let next = meets(epsilon)?;
-        if !(next < epsilon && meets(next)? <= next) {
-            break;
-        }
-        epsilon = next;
-    }
-    let upper = 2.0 * epsilon;
-    Ok((Bracket { lower: 0.0, upper }, "two add/remove steps"))
 }
 
 /// The epsilon of one release, directly from its divergence, without a lattice.

@@ -41,6 +41,20 @@
 //! with probability `eta` either nothing is released or the rate is at most `x`, whatever `n` is.
 //! With dummies only a part of the `B/2` messages are reports; that fewer are than expected, by a
 //! margin, costs its probability.
+//!
+//! **Devices that are off.** An honest device that is often switched off, or refuses the recipe, has
+//! a smaller rate `q'`. Its coin is two coins: one of `q'/q` says whether it is *on*, and one of `q`
+//! whether it takes part if it is. Given who is on, all that are on have the rate `q`, and the rule
+//! for their number holds: under replacement for every `n`; under add/remove for every number of
+//! others that is not below `m`. If the device itself is off, both neighbours look the same. The
+//! divergence is jointly convex, so the mixture over who is on is not worse than the worst case. In
+//! several rounds the same holds for each round given the past, and the bounds compose adaptively.
+//!
+//! This needs that who is on depends neither on the values nor on coins: those of the round, and
+//! those of earlier rounds. (A device pays before it tosses, whatever the coin says, so a spent
+//! budget tells nothing about coins.) Who is on may depend on earlier results, and an adversary may
+//! decide it before the coins are tossed. And under add/remove, `m` honest others must be on: what is
+//! certified has to be a number of those.
 
 mod server;
 

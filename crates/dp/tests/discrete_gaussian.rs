@@ -2,7 +2,7 @@
 //! plain sums.
 
 use serde_json::Value;
-use sotto_dp::closed::{gaussian_epsilon, zcdp_epsilon, zcdp_epsilon_simple};
+use sotto_dp::closed::{gaussian_delta, gaussian_epsilon, zcdp_epsilon, zcdp_epsilon_simple};
 use sotto_dp::{Error, discrete};
 
 const REFERENCE: &str = include_str!("reference/i_discrete_gaussian_zcdp.json");
@@ -170,65 +170,68 @@ fn convolved(sigma: f64, parties: u64, radius: u64) -> Vec<f64> {
 }
 
 #[test]
-fn the_sum_of_discrete_gaussians_is_as_close_as_claimed() {
-    for (sigma, parties) in [(0.5, 2), (0.5, 5), (0.7, 4), (0.9, 3)] {
-        let radius = 40u64;
-        let sum = convolved(sigma, parties, radius);
-        let total = sigma * (parties as f64).sqrt();
-        let tau = discrete::closeness(sigma, parties).unwrap();
-        let mut farthest = 0.0f64;
-        for x in -5i64..=5 {
-            let exact = sum[(radius as i64 + x) as usize].ln();
-            farthest = farthest.max((exact - discrete::ln_mass(total, x).unwrap()).abs());
+fn the_curvature_of_a_sum_is_largest_at_zero() {
+    for sigma in [0.35, 0.5, 0.7, 0.9, 1.4, 1.9, 2.1] {
+        for parties in [1, 2, 3, 5, 9] {
+            let radius = (12.0 * sigma * (parties as f64).sqrt()) as u64 + 8;
+            let sum = convolved(sigma, parties, radius);
+            let found = discrete::curvature(sigma, parties).unwrap();
+            // Beyond this the truncated convolution lacks mass.
+            let inside = sum.windows(3).filter(|p| p.iter().all(|p| *p > 1e-18));
+            let second = inside.map(|p| 2.0 * p[1].ln() - p[0].ln() - p[2].ln());
+            let most = second.fold(0.0, f64::max);
+            let at_zero = 2.0 * (sum[radius as usize] / sum[radius as usize + 1]).ln();
+            let text = format!("{sigma} {parties}: {found} {most} {at_zero}");
+            assert!(most <= found && close(found, at_zero, 1e-10), "{text}");
         }
-        assert!(farthest <= tau, "{sigma} {parties}: {farthest} {tau}");
-        assert!(farthest >= 1e-2 * tau, "the test sees nothing: {farthest} {tau}");
     }
 }
 
+/// The pair of the sum and its shift, at every epsilon that matters, in both directions (they are
+/// mirror images).
 #[test]
-fn the_closeness_of_many_parties_is_bounded_from_above_in_no_time() {
-    for (sigma, parties) in
-        [(0.5f64, 1u64), (0.5, 2), (1.0, 4097), (1.0, 100_000), (2.0, 1_000_000)]
+fn a_continuous_gaussian_is_at_least_as_bad_as_the_sum() {
+    let mut nearest = f64::INFINITY;
+    for (sigma, parties) in [(0.6, 2), (0.5, 4), (0.5, 9), (0.8, 3), (1.5, 2), (0.62, 1), (2.5, 1)]
     {
-        let plain: f64 = (1..parties)
-            .map(|k| {
-                let k = k as f64;
-                10.0 * (-2.0 * std::f64::consts::PI.powi(2) * sigma * sigma * k / (k + 1.0)).exp()
-            })
-            .sum();
-        let found = discrete::closeness(sigma, parties).unwrap();
-        assert!(
-            found >= plain && found <= plain * (1.0 + 1e-3),
-            "{sigma} {parties}: {found} {plain}"
-        );
+        let radius = (14.0 * sigma * (parties as f64).sqrt()) as u64 + 10;
+        let sum = convolved(sigma, parties, radius);
+        let bound = discrete::as_gaussian(sigma, parties).unwrap();
+        for shift in 1..=3usize {
+            for step in 0..60 {
+                let epsilon = 0.11 * f64::from(step) * shift as f64 / bound;
+                let pairs = sum.iter().zip(&sum[shift..]);
+                let excess = pairs.map(|(q, p)| (p - epsilon.exp() * q).max(0.0));
+                let truth: f64 = excess.sum::<f64>() + sum[..shift].iter().sum::<f64>();
+                let most = gaussian_delta(bound / shift as f64, epsilon).unwrap();
+                assert!(
+                    truth <= most * (1.0 + 1e-9) + 1e-16,
+                    "{sigma} {parties} {shift} {epsilon}: {truth:e} {most:e}"
+                );
+                if truth > 1e-12 {
+                    nearest = nearest.min(most / truth - 1.0);
+                }
+            }
+        }
     }
-    // Where each term underflows the sum is still not 0.
-    assert!(discrete::closeness(50.0, 1_000_000_000).unwrap() > 0.0);
-    assert!(discrete::closeness(3.0, 1_000_000_000).unwrap() < 1e-37);
-    assert!(discrete::closeness(3.0, u64::MAX).unwrap() < 1e-36);
+    assert!(nearest < 1e-2, "the test sees little: {nearest}");
 }
 
 #[test]
-fn the_distributed_divergence_bounds_the_true_one() {
-    let (parties, radius) = (3, 60u64);
-    for sigma in [0.8, 1.5] {
-        let sum = convolved(sigma, parties, radius);
-        for order in [1.5, 2.0, 8.0] {
-            let moment: f64 = sum
-                .windows(2)
-                .filter(|p| p[0] > 0.0 && p[1] > 1e-200)
-                .map(|p| (order * p[0].ln() + (1.0 - order) * p[1].ln()).exp())
-                .sum();
-            let truth = moment.ln() / (order - 1.0);
-            let found = discrete::distributed_rdp(sigma, parties, 1, 1.0, order).unwrap();
-            assert!(truth > 0.0 && truth <= found, "{sigma} {order}: {truth} {found}");
-        }
+fn many_parties_are_nearly_one_gaussian() {
+    for (sigma, parties) in [(0.5, 100u64), (0.5, 1 << 20), (0.8, 10_000), (3.0, 1 << 40)] {
+        let variance = discrete::variance(sigma).unwrap() * parties as f64;
+        let found = discrete::as_gaussian(sigma, parties).unwrap();
+        // Less than the variance, but for what is known of the fourth moment, and for roundings.
+        let short = (variance - found * found) / variance;
+        let most = 2.0 / parties as f64 + 4e-12;
+        assert!(short > 0.0 && short < most, "{sigma} {parties}: {short}");
     }
-    // 10,000 parties with sigma 3: the closeness term is gone, the rest is that of one discrete
-    // Gaussian.
-    let found = discrete::distributed_rdp(3.0, 10_000, 1000, 30.0, 4.0).unwrap();
-    assert!(close(found, 4.0 * 900.0 / (2.0 * 90_000.0), 1e-9), "{found}");
+    assert!(discrete::as_gaussian(0.5, u64::MAX).unwrap() > 1e9);
+    // Next to no noise: the sum is a difference of Poisson variables, or always zero.
+    assert!(discrete::curvature(0.05, 3).unwrap() > 300.0);
+    assert_eq!(discrete::curvature(1e-3, 1_000_000).unwrap(), f64::INFINITY);
+    assert!(discrete::as_gaussian(0.3, 10_000).unwrap() > 8.0);
 }
 
 #[test]
@@ -241,12 +244,7 @@ fn nonsense_is_refused_by_name() {
         assert_eq!(name(discrete::epsilon(bad, 1, 1e-6).unwrap_err()), "sigma");
         assert_eq!(name(discrete::variance(bad).unwrap_err()), "sigma");
         assert_eq!(name(discrete::masses(bad, 3).unwrap_err()), "sigma");
-        assert_eq!(name(discrete::closeness(bad, 3).unwrap_err()), "sigma");
-        assert_eq!(
-            name(discrete::distributed_rdp(1.0, 3, 1, bad, 2.0).unwrap_err()),
-            "sensitivity"
-        );
-        assert_eq!(name(discrete::distributed_rdp(1.0, 3, 1, 1.0, bad).unwrap_err()), "order");
+        assert_eq!(name(discrete::curvature(bad, 3).unwrap_err()), "sigma");
     }
     for bad in [f64::NAN, -1.0, 0.0, 1.0] {
         assert_eq!(name(discrete::epsilon(1.0, 1, bad).unwrap_err()), "delta");
@@ -256,9 +254,8 @@ fn nonsense_is_refused_by_name() {
     assert_eq!(name(discrete::epsilon(1.0, u64::MAX, 1e-6).unwrap_err()), "sensitivity");
     assert_eq!(name(discrete::epsilon(1e5, 40_000_000, 1e-6).unwrap_err()), "sensitivity");
     assert_eq!(name(discrete::masses(1.0, u64::MAX).unwrap_err()), "radius");
-    assert_eq!(name(discrete::closeness(0.4, 3).unwrap_err()), "sigma");
-    assert_eq!(name(discrete::closeness(1.0, 0).unwrap_err()), "parties");
-    assert_eq!(name(discrete::distributed_rdp(1.0, 3, 0, 1.0, 2.0).unwrap_err()), "dimension");
+    assert_eq!(name(discrete::as_gaussian(0.4, 2).unwrap_err()), "sigma");
+    assert_eq!(name(discrete::as_gaussian(1.0, 0).unwrap_err()), "parties");
 }
 
 #[test]

@@ -102,6 +102,113 @@ fn rare_and_large_losses_are_not_overlooked() {
     }
 }
 
+fn by_pld(event: &Event) -> Result<Bracket, Error> {
+    let (adjacency, shape) = (Adjacency::AddRemove, Shape::Vector);
+    let question = Question { event, adjacency, shape, accountant: Accountant::Pld };
+    question.epsilon(1e-8).map(|answer| answer.epsilon)
+}
+
+/// What would take long is refused, with a reason, or counted in another way.
+#[test]
+fn there_is_a_limit_for_every_resource() {
+    // Large noise needs no list of its outcomes.
+    let discrete = |sigma: f64, i: u32| Event::DiscreteGaussian {
+        sigma: sigma * (1.0 + 5e-4 * f64::from(i)),
+        sensitivity: 1,
+    };
+    let large = Event::Composed { of: (0..12).map(|i| discrete(9e4, i)).collect() };
+    let found = by_pld(&large).unwrap();
+    assert!(found.lower > 0.999 * found.upper && found.upper < 1.2e-4, "{found:?}");
+    // The lists of some would be long.
+    let refused = |event: Event, reason: &str| {
+        let error = by_pld(&event).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+        event
+    };
+    let small = Event::Composed { of: (0..400).map(|i| discrete(200.0, i)).collect() };
+    let small = refused(small, "so many outcomes");
+    assert!(ask(&small, Adjacency::AddRemove, 1e-8).unwrap().upper < 2.0);
+    // Different events, of which each costs some time.
+    let claims = |count: u32| {
+        let claim = |i: u32| Event::PureDp { epsilon: 1e-3 * (1.0 + 1e-6 * f64::from(i)) };
+        Event::Composed { of: (0..count).map(claim).collect() }
+    };
+    assert!(by_pld(&claims(512)).unwrap().upper < 0.6);
+    let many = refused(claims(513), "so many different events");
+    assert!(ask(&many, Adjacency::AddRemove, 1e-8).unwrap().upper < 0.6);
+    let seen = |i: u32| Event::SampledCountSeen {
+        rate: 0.02,
+        population: 2_000 + u64::from(i),
+        dummy_rate: 0.0,
+        sigma: 5.0,
+        shape: Shape::Vector,
+    };
+    refused(
+        Event::Composed { of: (0..100).map(seen).collect() },
+        "so many different events with the count seen",
+    );
+}
+
+/// A sum of `v - 2` with Laplace noise of scale 1/2, where `v` is 0 or 1: whether it is 0 or 1 costs
+/// epsilon 2. But a device that is not sampled adds 0, which is farther away from either.
+#[test]
+fn a_claim_about_two_values_says_nothing_about_absence() {
+    let (rate, epsilon) = (0.1_f64, 2.0_f64);
+    let at = |distance: f64| 1.0 - rate + rate * (2.0 * distance).exp();
+    let truth = (at(2.0) / at(1.0)).ln();
+    assert!((1.3559..1.356).contains(&truth), "{truth}");
+    let event = Event::PoissonSampled { rate, of: Box::new(Event::PureDp { epsilon }) };
+    let of = |adjacency, accountant| {
+        Question { event: &event, adjacency, shape: Shape::Vector, accountant }.epsilon(1e-9)
+    };
+    let present = of(Adjacency::AddRemove, Accountant::Best).unwrap().epsilon.upper;
+    assert!((0.49..0.5).contains(&present), "{present}");
+    for adjacency in [Adjacency::ZeroOut, Adjacency::Replace] {
+        assert!(matches!(of(adjacency, Accountant::Pld), Err(Error::Unsupported { .. })));
+        // The Renyi accountant knows a bound that does not need absence.
+        assert!(of(adjacency, Accountant::Best).unwrap().epsilon.upper > truth, "{adjacency}");
+    }
+}
+
+#[test]
+fn where_nobody_takes_part_nothing_is_told() {
+    let shape = Shape::Vector;
+    let poisson = sampled;
+    let sampled = |dummy_rate: f64| Event::SampledCountSeen {
+        rate: 0.0,
+        population: 5,
+        dummy_rate,
+        sigma: 1.0,
+        shape,
+    };
+    let truncated =
+        Event::TruncatedPoisson { rate: 0.0, population: 5, max_batch: 2, sigma: 1.0, shape };
+    for times in [1, 5] {
+        for adjacency in [Adjacency::AddRemove, Adjacency::ZeroOut, Adjacency::Replace] {
+            for event in [sampled(0.0), truncated.clone(), poisson(0.0, 1.0)] {
+                let found = ask(&repeated(times, event), adjacency, 1e-9).unwrap();
+                assert_eq!(found, Bracket { lower: 0.0, upper: 0.0 }, "{times} {adjacency}");
+            }
+        }
+        // Something else beside it counts as if it were alone.
+        let beside = Event::Composed { of: vec![sampled(0.0), poisson(0.1, 2.0)] };
+        let alone = ask(&poisson(0.1, 2.0), Adjacency::AddRemove, 1e-9).unwrap();
+        assert_eq!(ask(&beside, Adjacency::AddRemove, 1e-9).unwrap(), alone);
+        // Dummies are sent.
+        let dummies = ask(&repeated(times, sampled(0.5)), Adjacency::AddRemove, 1e-9).unwrap();
+        assert!(dummies.upper > 0.0, "{dummies:?}");
+        // As close to 0 as possible.
+        let rare = Event::SampledCountSeen {
+            rate: 1e-300,
+            population: 5,
+            dummy_rate: 0.0,
+            sigma: 1.0,
+            shape,
+        };
+        assert_eq!(ask(&repeated(times, rare), Adjacency::AddRemove, 1e-9).unwrap().upper, 0.0);
+    }
+}
+
 #[test]
 fn nothing_is_told_below_delta() {
     let event = repeated(10, sampled(1e-9, 0.5));
@@ -114,7 +221,7 @@ fn nothing_is_told_below_delta() {
 #[test]
 fn what_one_cannot_count_the_other_explains() {
     let event = Event::DistributedDiscreteGaussian {
-        sigma: 0.4,
+        sigma: 0.2,
         parties: 10,
         dimension: 1,
         sensitivity: 1.0,

@@ -3,6 +3,7 @@
 // A panic is how a test fails, in its helpers too.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+mod adjacency;
 mod allocation;
 mod calibrate;
 mod closed_forms;

@@ -15,6 +15,7 @@ mod discrete;
 mod judged;
 mod moments;
 mod populations;
+mod present;
 mod schedules;
 mod served;
 mod stream;

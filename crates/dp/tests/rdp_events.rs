@@ -233,17 +233,17 @@ fn distributed_noise_costs_a_little_more_than_its_total() {
         };
         if rate == 1.0 { of } else { sampled(rate, of) }
     };
+    let sigma = sotto_dp::discrete::as_gaussian(1.5, 100).unwrap();
+    assert!(sigma < 15.0 && sigma > 14.99);
     for order in [1.7, 2.0, 16.0] {
-        let plain = sotto_dp::discrete::distributed_rdp(1.5, 100, 20, 3.0, order).unwrap();
+        let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-11;
+        let plain = order * 9.0 / (2.0 * sigma * sigma);
         let at = |rate, adjacency| rdp_of(&event(rate), adjacency, Shape::OneHot, order);
-        assert_eq!(at(1.0, Adjacency::AddRemove), plain);
-        let moved = 3.0 * std::f64::consts::SQRT_2;
-        let replaced = sotto_dp::discrete::distributed_rdp(1.5, 100, 20, moved, order).unwrap();
-        assert_eq!(at(1.0, Adjacency::Replace), replaced);
-        let centre = sampled_gaussian(0.1, 5.0, order).unwrap();
+        assert!(close(at(1.0, Adjacency::AddRemove), plain));
+        assert!(close(at(1.0, Adjacency::Replace), 2.0 * plain));
         let found = at(0.1, Adjacency::AddRemove);
-        assert!(found > centre && found < plain, "{order}: {centre} {found} {plain}");
-        assert!(at(0.1, Adjacency::Replace) < replaced);
+        assert!(close(found, sampled_gaussian(0.1, sigma / 3.0, order).unwrap()));
+        assert!(at(0.1, Adjacency::Replace) < 2.0 * plain);
     }
     assert_eq!(epsilon_of(&sampled(0.0, event(1.0)), 1e-6), 0.0);
 }

@@ -25,11 +25,12 @@ fn value(name: &'static str, explanation: &'static str) -> PossibleValue {
     PossibleValue::new(name).help(explanation)
 }
 
+const ADD_REMOVE: &str = "A device is present or absent";
 const REPLACE: &str = "A device holds one value or another";
 
 pub(super) fn adjacency() -> impl TypedValueParser<Value = Adjacency> {
     choice([
-        value("add-remove", "A device is present or absent"),
+        value("add-remove", ADD_REMOVE),
         value("replace", REPLACE),
         value("zero-out", "A device contributes its value or the zero vector"),
     ])
@@ -39,6 +40,12 @@ pub(super) fn adjacency() -> impl TypedValueParser<Value = Adjacency> {
 pub(super) fn only_replace() -> impl TypedValueParser<Value = Adjacency> {
     let others = ["add-remove", "zero-out"].map(|name| PossibleValue::new(name).hide(true));
     choice([value("replace", REPLACE)].into_iter().chain(others))
+}
+
+/// The same for [`Adjacency::AddRemove`].
+pub(super) fn only_add_remove() -> impl TypedValueParser<Value = Adjacency> {
+    let others = ["replace", "zero-out"].map(|name| PossibleValue::new(name).hide(true));
+    choice([value("add-remove", ADD_REMOVE)].into_iter().chain(others))
 }
 
 pub(super) fn count() -> impl TypedValueParser<Value = Count> {

@@ -5,7 +5,7 @@ use clap::Args;
 use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, closed};
 
-use super::flags::{adjacency, delta, explain, non_negative, rate};
+use super::flags::{delta, explain, non_negative, only_add_remove, rate};
 use super::report::{Among, Detail, Report, View};
 use crate::output::WithHint;
 
@@ -27,8 +27,9 @@ pub(super) struct SampleArgs {
     /// The probability of being sampled.
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     rate: f64,
-    /// Which inputs are neighbours.
-    #[arg(long, value_parser = adjacency(), default_value = "add-remove")]
+    /// Which inputs are neighbours. This theorem supports only presence or absence: a claim about
+    /// two values of a device says nothing about its absence.
+    #[arg(long, value_parser = only_add_remove(), default_value = "add-remove")]
     adjacency: Adjacency,
 }
 
@@ -37,9 +38,9 @@ impl SampleArgs {
         let base = (non_negative("--epsilon", self.epsilon)?, delta(self.delta)?);
         let rate = rate(self.rate)?;
         let adjacency = self.adjacency;
-        if adjacency == Adjacency::Replace {
+        if adjacency != Adjacency::AddRemove {
             return Err(anyhow!(
-                "--adjacency replace: this theorem is about devices that are present or absent"
+                "--adjacency {adjacency}: this theorem is about devices that are present or absent"
             ))
             .hint("leave it out, or describe the events for `sotto account compose`");
         }

@@ -179,15 +179,13 @@ impl SampledGaussianArgs {
         if plan.seen.is_some() {
             return None;
         }
-        let adjacency =
-            if plan.adjacency == Adjacency::Replace { "--adjacency add-remove " } else { "" };
         let population = if self.population.is_some() { "" } else { " --population N" };
         let honest = match plan.honest.fraction() {
             Ok(all) if all >= 1.0 => ", and --honest 0.5 as for every recipe",
             _ => "",
         };
         Some(format!(
-            "Sotto's own servers see the count: for them add {adjacency}--count seen{population}{honest}."
+            "Sotto's own servers see the count: for them add --count seen{population}{honest}."
         ))
     }
 
@@ -197,15 +195,6 @@ impl SampledGaussianArgs {
         let adjacency = self.adjacency;
         let population =
             self.population.map(|value| at_least("--population", value, 1)).transpose()?;
-        if self.count == Count::Seen && adjacency == Adjacency::Replace {
-            return Err(anyhow!("--count seen is not covered with --adjacency replace"))
-                .hint("use add-remove or zero-out");
-        }
-        if population.is_some() && adjacency == Adjacency::Replace {
-            return Err(anyhow!("--population has no meaning with --adjacency replace")).hint(
-                "leave out one of them: it is for the count seen, which is not covered there",
-            );
-        }
         let seen = match (self.count, population) {
             (Count::Hidden, _) => None,
             (Count::Seen, Some(population)) => Some(self.others(population)?),
@@ -214,12 +203,7 @@ impl SampledGaussianArgs {
                     .hint("give the number of other devices to sample from");
             }
         };
-        if self.shape.is_some() && adjacency == Adjacency::ZeroOut {
-            return Err(anyhow!("--shape has no meaning with --adjacency zero-out")).hint(
-                "leave it out: a contribution and the null value are 1 apart, whatever its shape",
-            );
-        }
-        if self.shape.is_some() && population.is_none() && adjacency == Adjacency::AddRemove {
+        if self.shape.is_some() && population.is_none() && adjacency != Adjacency::Replace {
             return Err(anyhow!("--shape has no meaning while the count is hidden"))
                 .hint("leave it out, or give --count seen and --population");
         }
@@ -311,12 +295,8 @@ impl SampledGaussianArgs {
                 details.push(Detail::silent("honest_population", others.into()));
             }
         }
-        let matters = match plan.adjacency {
-            Adjacency::AddRemove => plan.seen.is_some(),
-            Adjacency::Replace => true,
-            Adjacency::ZeroOut => false,
-        };
-        if matters {
+        // With the count seen, one device in means another one out.
+        if plan.seen.is_some() || plan.adjacency == Adjacency::Replace {
             details.push(Detail::text("shape", json!(plan.shape), shape_name(plan.shape)));
         }
         details
@@ -331,16 +311,11 @@ impl SampledGaussianArgs {
         output: &Output,
     ) -> (Detail, String) {
         const NAME: &str = "count_seen";
-        let shapes = match (plan.adjacency, self.shape) {
-            (Adjacency::ZeroOut, _) => vec![(Shape::default(), "any")],
-            (_, Some(shape)) => vec![(shape, shape_name(shape))],
-            (_, None) => {
-                [Shape::OneHot, Shape::Vector].map(|shape| (shape, shape_name(shape))).to_vec()
-            }
-        };
+        let shapes = self.shape.map_or(vec![Shape::OneHot, Shape::Vector], |shape| vec![shape]);
         let mut values = Map::new();
         let mut texts = Vec::new();
-        for (shape, name) in shapes {
+        for shape in shapes {
+            let name = shape_name(shape);
             let answer = self.others(population).and_then(|others| {
                 let plan = Plan { shape, seen: Some(others), accountant: Accountant::Best, ..plan };
                 let event = plan.event(solved.rate, solved.steps, solved.sigma);

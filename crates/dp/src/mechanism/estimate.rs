@@ -35,14 +35,19 @@
 //!
 //! with `B + 1 - q` in place of `B` for the total. Unlike `M +- z` standard errors they do not
 //! shrink to a point at a count of zero. The noise interval is for `m_v/q`, the truth about the
-//! devices that took part; the total interval is for `n_v`. Both rest on the normal approximation
-//! of sums of coins, and each holds for one symbol at a time.
+//! devices that took part; the total interval is for `n_v`. Each holds for one symbol at a time.
 //!
-//! Nothing is rounded or clamped: an estimate may be negative, and so may the low end of an
-//! interval. Clamping at zero would bias sums and averages of estimates.
+//! They rest on the normal approximation of sums of coins. Where the count varies little (few lies
+//! are expected, or few holders take part), that fails: the probability of `|C - E C| <= z sd` jumps
+//! up and down by about `0.06/sd`. So where the variance of the count is below [`FEW`], at the upper
+//! end of the score interval, the interval is exact instead ([`super::interval`]).
+//!
+//! Nothing is rounded or clamped: an estimate may be negative, and an interval always holds it.
+//! Clamping at zero would bias sums and averages of estimates.
 
 use serde::{Deserialize, Serialize};
 
+use super::interval::{Coins, Holders};
 use crate::Error;
 use crate::error::{at_least_one, in_range};
 use crate::math::normal::quantile_of_ln_upper_tail;
@@ -67,10 +72,15 @@ pub struct Estimate {
     pub total_high: f64,
 }
 
+/// Counts with a variance below this have exact intervals.
+const FEW: f64 = 100.0;
+
 /// How the participants represent the population, and the confidence of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     rate: f64,
+    /// What may lie outside of an interval on each side.
+    tail: f64,
     /// How many standard deviations an interval extends to either side.
     z: f64,
 }
@@ -86,7 +96,8 @@ impl Sample {
     pub(super) fn new(rate: f64, level: f64) -> Result<Self, Error> {
         in_range("rate", rate, rate > 0.0 && rate <= 1.0, "above 0 and at most 1")?;
         in_range("level", level, level > 0.0 && level < 1.0, "above 0 and below 1")?;
-        Ok(Self { rate, z: quantile_of_ln_upper_tail(ln((1.0 - level) / 2.0)) })
+        let tail = (1.0 - level) / 2.0;
+        Ok(Self { rate, tail, z: quantile_of_ln_upper_tail(ln(tail)) })
     }
 
     /// The estimate for the population, from the estimate `taken` for the participants and the
@@ -104,6 +115,32 @@ impl Sample {
             total_low,
             total_high,
         }
+    }
+
+    /// The estimate from a count of reports. `gap` is how much likelier a holder's report shows the
+    /// symbol than another one.
+    pub(super) fn count(&self, count: u64, coins: Coins, gap: f64, noise: Variance) -> Estimate {
+        let taken = (count as f64 - coins.reports as f64 * coins.lie) / gap;
+        let found = self.estimate(taken, noise, 1.0);
+        let scale = self.rate * gap * gap;
+        // The variance of the count at the high end of an interval.
+        let few =
+            |high: f64, slope: f64| gap * gap * noise.at_zero + scale * slope * high.max(0.0) < FEW;
+        let holding = |(low, high): Holders, rate: f64| {
+            ((low as f64 / rate).min(found.value), (high as f64 / rate).max(found.value))
+        };
+        let mut found = found;
+        if few(found.noise_high, noise.slope) {
+            let among = coins.among_participants(count, self.tail);
+            (found.noise_low, found.noise_high) = holding(among, self.rate);
+        }
+        if self.rate == 1.0 {
+            (found.total_low, found.total_high) = (found.noise_low, found.noise_high);
+        } else if few(found.total_high, noise.slope + 1.0 - self.rate) {
+            let all = coins.in_population(count, self.rate, self.tail, found.total_high);
+            (found.total_low, found.total_high) = holding(all, 1.0);
+        }
+        found
     }
 
     /// Standard error and score interval.

@@ -11,6 +11,7 @@
 use rand_core::CryptoRng;
 
 use super::estimate::{Sample, Variance, check_counts};
+use super::interval::Coins;
 use super::{Colluding, Encoding, Estimate, Method, Sampling, Value, Words};
 use crate::error::at_least_one;
 use crate::recipe::Law;
@@ -72,7 +73,14 @@ impl Method for Exact {
             }
         };
         let sample = Sample::new(rate, level)?;
-        Ok(sums.iter().map(|sum| sample.estimate(*sum as f64, NO_NOISE, max as f64)).collect())
+        let estimate = |sum: &u128| match u64::try_from(*sum) {
+            Ok(count) if max == 1 => {
+                let coins = Coins { reports: reports.max(count), miss: 0.0, lie: 0.0 };
+                sample.count(count, coins, 1.0, NO_NOISE)
+            }
+            _ => sample.estimate(*sum as f64, NO_NOISE, max as f64),
+        };
+        Ok(sums.iter().map(estimate).collect())
     }
 
     fn words(&self) -> Words {

@@ -19,10 +19,13 @@
 //! The formulas of the estimator are in [`super::estimate`], the theorem by which a recipe is
 //! judged in [`crate::recipe`], and the one about colluding aggregators in [`super::collusion`].
 
+use std::collections::HashMap;
+
 use rand_core::CryptoRng;
 
 use super::collusion::colluding;
 use super::estimate::{Sample, Variance, check_counts};
+use super::interval::Coins;
 use super::{Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
 use crate::error::{at_least_one, in_range};
 use crate::math::{down, exp, up};
@@ -147,8 +150,14 @@ impl Method for RandomizedResponse {
             at_zero: expected * (1.0 - chances.other) / (chances.gap * chances.gap),
             slope: chances.neither / chances.gap,
         };
-        let taken = |sum: &u128| (*sum as f64 - expected) / chances.gap;
-        Ok(sums.iter().map(|sum| sample.estimate(taken(sum), noise, 1.0)).collect())
+        let coins = Coins { reports, miss: chances.neither + chances.other, lie: chances.other };
+        // Symbols with the same count have the same estimate.
+        let mut known = HashMap::new();
+        let mut estimate = |count: u64| {
+            *known.entry(count).or_insert_with(|| sample.count(count, coins, chances.gap, noise))
+        };
+        // The counts add up to the number of reports.
+        Ok(sums.iter().map(|sum| estimate(*sum as u64)).collect())
     }
 
     fn keep_probability(&self) -> Option<f64> {

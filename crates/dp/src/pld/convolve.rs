@@ -11,6 +11,9 @@ const LN_OUTSIDE: f64 = -30.0;
 /// The same for the careful transform.
 const LN_OUTSIDE_WITH_CARE: f64 = -34.0;
 
+/// The mass of a law that the careful transform leaves to the usual one.
+const WINGS: f64 = 1.0 / 128.0;
+
 /// The longest transform: about 15 MB of work space.
 const MAX_LENGTH: usize = 1 << 19;
 
@@ -34,7 +37,7 @@ impl Law {
             let spectrum = fft.forward(&ring);
             noise.factor(law, *times, &spectrum, care);
             if care == Care::Direct && law.still == 0.0 {
-                law.multiply_directly(*times, &fft, &spectrum, &mut product);
+                law.multiply_directly(*times, &fft, (&spectrum, &mut ring), &mut product);
             } else if law.still > 0.5 {
                 let rest = 1.0 - law.still;
                 for (p, v) in product.iter_mut().zip(&spectrum) {
@@ -70,27 +73,64 @@ impl Law {
         Some(Self { step, first: window.first, mass, still: 0.0, ln_scale, error }.trimmed())
     }
 
-    /// Multiplies `product` by the power of this law's spectrum. Each value that matters is summed
-    /// again around the law's mean. For compositions with so many repetitions that the transform's
-    /// own error would show.
+    /// Multiplies `product` by the power of this law's spectrum. Each value that matters is computed
+    /// again: the core of the law is summed around its centre, and what is outside is transformed,
+    /// with an error relative to its own mass. For compositions with so many repetitions that the
+    /// transform's own error would show.
     fn multiply_directly(
         &self,
         times: u64,
         fft: &Fft,
-        spectrum: &[Complex],
+        (spectrum, ring): (&[Complex], &mut Vec<f64>),
         product: &mut [Complex],
     ) {
         let vanishing = vanishing(times);
-        let centre = (self.moments().0 / self.step).round() as i64;
-        for (k, (p, v)) in product.iter_mut().zip(spectrum).enumerate() {
+        let core = self.core();
+        let mut position = self.first.rem_euclid(ring.len() as i64) as usize;
+        for j in 0..self.mass.len() {
+            if core.contains(&j) {
+                ring[position] -= self.mass[j];
+            }
+            position = if position + 1 == ring.len() { 0 } else { position + 1 };
+        }
+        let outside: f64 = ring.iter().sum();
+        let wings = fft.forward(ring);
+        let first = self.first + core.start as i64;
+        let masses = &self.mass[core];
+        let sum: f64 = masses.iter().zip(first..).map(|(m, i)| m * i as f64).sum();
+        let centre = (sum / masses.iter().sum::<f64>()).round() as i64;
+        for (k, ((p, v), wing)) in product.iter_mut().zip(spectrum).zip(&wings).enumerate() {
             *p = if v.square_norm() < vanishing {
                 Complex::default()
             } else {
-                let around = fft.direct(&self.mass, self.first - centre, k);
+                let around = fft.direct(masses, first - centre, k);
+                // The wings, turned to the same centre, and without their sum, like the core.
+                let back = fft.turn(-i128::from(centre), k);
+                let wing = wing.times(back);
+                let around = Complex { re: around.re + wing.re - outside, im: around.im + wing.im };
                 let turn = fft.turn(i128::from(centre) * i128::from(times), k);
                 p.times(around.power_of_one_plus(times)).times(turn)
             };
         }
+    }
+
+    /// The shortest range, about, that has all of the mass but for [`WINGS`].
+    fn core(&self) -> std::ops::Range<usize> {
+        let (mut first, mut last) = (0, self.mass.len() - 1);
+        let mut left = WINGS;
+        while first < last {
+            let least = self.mass[first].min(self.mass[last]);
+            if least > left {
+                break;
+            }
+            left -= least;
+            if self.mass[first] <= self.mass[last] {
+                first += 1;
+            } else {
+                last -= 1;
+            }
+        }
+        first..last + 1
     }
 
     /// Without the ends that hold almost no mass.
@@ -177,7 +217,9 @@ impl<'a> Noise<'a> {
         let ulps = 8.0 * f64::EPSILON;
         let each = match care {
             Care::Usual => self.fft.relative_error() + ulps,
-            Care::Direct if law.still == 0.0 => Fft::DIRECT_ERROR,
+            Care::Direct if law.still == 0.0 => {
+                Fft::DIRECT_ERROR + 2.0 * WINGS * self.fft.relative_error()
+            }
             Care::Direct => self.fft.relative_error() + ulps,
         };
         if law.still > 0.5 {
@@ -205,6 +247,12 @@ impl<'a> Noise<'a> {
         }
         self.errors * 1.01 * sqrt(2.0 * errors) + self.fft.relative_error() * sqrt(2.0 * norm)
     }
+}
+
+/// The first point and the length of a composition's window, which leaves out at most `e^ln_outside`
+/// of the mass on each side.
+pub(super) fn window(parts: &[(&Law, u64)], ln_outside: f64) -> Option<(i64, usize)> {
+    Window::around(parts, ln_outside).map(|window| (window.first, window.length))
 }
 
 /// The range of a composed law, up to a stated mass on each side.

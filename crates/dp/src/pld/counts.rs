@@ -64,7 +64,7 @@ impl Counts {
             };
             let before = if k == 0 {
                 0.0
-            } else if k > self.others || !odds.is_finite() {
+            } else if k > self.others || !odds.is_finite() || odds == 0.0 {
                 binomial::pmf(self.others, k - 1, self.sending)
             } else {
                 base * (k as f64 / ((self.others + 1 - k) as f64 * odds))
@@ -210,59 +210,87 @@ pub(crate) fn truncated_poisson(
     Mixture { sigma, groups, reversed }
 }
 
-/// The count seen when a device's value is compared with the null value: the count itself then says
-/// nothing, but given the count `k` the device is among the senders with probability
-/// `k / (others + 1)`.
-pub(crate) fn count_seen_zero_out(
-    rate: f64,
-    others: u64,
-    sigma: f64,
+/// The count seen when the device is there under both neighbours: the count itself then says
+/// nothing, but given the count `k` the senders are a uniform subset, and the device is among them
+/// with probability `k / (others + 1)`. These are (probability of the count, that rate), for about
+/// `most` groups of counts; improbable counts are left out, with at most `outside` of the mass.
+///
+/// For a fixed count the divergence is convex in the rate, because both laws are linear in it. So a
+/// count between two nodes is at most as bad as its split between them with the mean kept, and a
+/// group of counts at least as bad as their mean.
+pub(crate) fn rates_seen(
+    (rate, others): (f64, u64),
     outside: f64,
-    reversed: bool,
-) -> Mixture {
+    most: u64,
+    grouping: Grouping,
+) -> Vec<(f64, f64)> {
     let devices = others.saturating_add(1);
     let (first, last) = binomial::bulk(devices, rate, outside);
-    let group = |k: u64, mass: f64| {
-        let q = k as f64 / devices as f64;
-        Group { base: mass, gap: q * mass, moved: q * mass, distance: 1.0 }
+    let stride = (last - first).div_ceil(most).max(1);
+    let counts = Counts { others: devices, sending: rate, first, last };
+    let rounding = match grouping {
+        Grouping::Pessimistic => 1.0 + f64::EPSILON,
+        Grouping::Optimistic => 1.0 - f64::EPSILON,
     };
-    // A group of counts is bounded by its largest count: the divergence grows with the rate.
-    let stride = (last - first).div_ceil(512).max(1);
-    let mut groups = Vec::new();
-    let mut k = first;
-    while k <= last {
-        let end = (k + stride - 1).min(last);
-        groups.push(group(end, (k..=end).map(|k| binomial::pmf(devices, k, rate)).sum()));
-        k = end + 1;
+    let share = |k: f64| (k / devices as f64 * rounding).min(1.0);
+    let node = |i: u64| (first + i * stride).min(last) as f64;
+    let nodes = (last - first) / stride + 2;
+    // (mass, the sum of mass times count)
+    let mut groups = vec![(0.0, 0.0); nodes as usize];
+    for (k, (mass, _)) in (first..).zip(counts.masses()) {
+        let i = (k - first) / stride;
+        let mut add = |i: u64, mass: f64, k: f64| {
+            let group = &mut groups[i as usize];
+            *group = (group.0 + mass, group.1 + mass * k);
+        };
+        let (k, low, high) = (k as f64, node(i), node(i + 1));
+        match grouping {
+            Grouping::Pessimistic if high > low => {
+                let upper = (k - low) / (high - low);
+                add(i, mass * (1.0 - upper), low);
+                add(i + 1, mass * upper, high);
+            }
+            _ => add(i, mass, k),
+        }
     }
-    Mixture { sigma, groups, reversed }
+    groups.iter().filter(|group| group.0 > 0.0).map(|&(mass, k)| (mass, share(k / mass))).collect()
 }
 
 /// The count and nothing else, with the device against without it (or reversed), but for counts
-/// whose total mass is at most `outside`.
+/// whose total mass is at most `outside`, in about `most` groups.
 ///
 /// With `n` others the count is Bin(n, t) without the device, and Bin(n + 1, t) with it. Their
 /// ratio at `k` is `(n + 1) (1 - t) / (n + 1 - k)`; only the device makes `n + 1` possible.
-pub(crate) fn count_only(rate: f64, others: u64, outside: f64, reversed: bool) -> Atoms {
+pub(crate) fn count_only(
+    (rate, others): (f64, u64),
+    outside: f64,
+    most: u64,
+    grouping: Grouping,
+    reversed: bool,
+) -> Atoms {
     let devices = others + 1;
-    let (of, sign) = if reversed { (others, -1.0) } else { (devices, 1.0) };
-    let (first, last) = binomial::bulk(of, rate, outside);
-    let mean = devices as f64 * rate;
-    let atom = |k: u64| {
-        let loss = log1p((k as f64 - mean) / (devices - k) as f64);
-        (sign * loss, binomial::pmf(of, k, rate))
+    let (first, last) = binomial::bulk(devices, rate, outside);
+    let alone = if last == devices { binomial::pmf(devices, devices, rate) } else { 0.0 };
+    let counts = Counts { others, sending: rate, first, last: last.min(others) };
+    let stride = ((last - first) / most).max(1);
+    let groups = match grouping {
+        Grouping::Pessimistic => counts.spread(stride),
+        Grouping::Optimistic => counts.merged(stride),
     };
-    let mut alone = if last == devices { binomial::pmf(devices, devices, rate) } else { 0.0 };
+    // The mass that the other law does not have.
+    let mut infinite = if reversed { 0.0 } else { alone };
     let mut atoms = Vec::new();
-    for (loss, mass) in (first..=last.min(others)).map(atom) {
-        // At the rate 1 no count is possible both with and without the device.
+    for (base, before) in groups.into_iter().filter(|group| group.0 > 0.0) {
+        // The logarithm of the ratio of with to without.
+        let loss = log1p(rate * (before / base - 1.0));
         if loss.is_finite() {
-            atoms.push((loss, mass));
-        } else {
-            alone += mass;
+            atoms.push(if reversed { (-loss, base) } else { (loss, base * exp(loss)) });
+        } else if reversed {
+            // At the rate 1 no count is possible both with and without the device.
+            infinite += base;
         }
     }
-    Atoms::new(atoms, alone)
+    Atoms::new(atoms, infinite)
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! From events to pairs: which dominating pair stands for which event, under which adjacency.
 
-use super::counts::{self, count_only, count_seen_zero_out, truncated_poisson};
+use super::counts::{self, Grouping, count_only, truncated_poisson};
 use super::mixture::Mixture;
-use super::pair::{Atoms, Laplace, Pair, Sampled};
+use super::pair::{Atoms, Pair};
 use super::refusals::{
-    ALLOCATION, MANY_COUNTS, MANY_LEAVES, NESTED, NO_PAIR, POISSON_REPLACE, RESPONSE, SAMPLED,
-    SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
+    ALLOCATION, MANY_LEAVES, NESTED, NO_PAIR, RESPONSE, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
 };
 use super::seen::{self, Seen};
-use super::symmetric::Symmetric;
 use crate::error::in_range;
-use crate::math::{down, exp, normal, sqrt, up};
+use crate::math::{down, sqrt, up};
 use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete, shuffle};
 
 /// The pairs of one event: in either direction, at least and at most as bad.
@@ -35,14 +33,14 @@ impl Pairs {
         }
     }
 
-    fn exact(forward: impl Pair + 'static, reverse: impl Pair + 'static) -> Self {
+    pub(super) fn exact(forward: impl Pair + 'static, reverse: impl Pair + 'static) -> Self {
         let upper: [Box<dyn Pair>; 2] = [Box::new(forward), Box::new(reverse)];
         Self { upper, lower: None, outside: 0.0, attained: true }
     }
 
     /// Anything that is `epsilon`-DP except for `delta`, which is subtracted first: what is left is
     /// pure, and never worse than the sum of its epsilons.
-    fn black_box(epsilon: f64, delta: f64) -> Self {
+    pub(super) fn black_box(epsilon: f64, delta: f64) -> Self {
         let atoms = Atoms::black_box(epsilon);
         Self { outside: delta, attained: false, ..Self::exact(atoms.clone(), atoms) }
     }
@@ -51,11 +49,24 @@ impl Pairs {
 /// A release, and how often it occurs.
 pub(crate) type Leaf<'a> = (&'a Event, u64);
 
-/// The releases of a tree of compositions.
+/// The releases of a tree of compositions, without those in which nobody takes part.
 pub(crate) fn leaves(event: &Event) -> Result<Vec<Leaf<'_>>, Error> {
     let mut found = Vec::new();
     collect(event, 1, &mut found)?;
+    found.retain(|(leaf, _)| !is_silent(leaf));
     Ok(found)
+}
+
+/// Whether nobody ever takes part.
+fn is_silent(event: &Event) -> bool {
+    match event {
+        Event::SampledCountSeen { rate, dummy_rate, .. }
+        | Event::ImportanceSampled { rate, dummy_rate, .. } => *rate == 0.0 && *dummy_rate == 0.0,
+        Event::PoissonSampled { rate, .. }
+        | Event::TruncatedPoisson { rate, .. }
+        | Event::CountOnly { rate, .. } => *rate == 0.0,
+        _ => false,
+    }
 }
 
 fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Result<(), Error> {
@@ -68,7 +79,8 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
         }
         leaf => {
             // The same release twice is one release with twice the count.
-            let full = found.len() >= MOST_LEAVES;
+            let cost: usize = found.iter().map(|(known, _)| cost(known)).sum();
+            let full = cost + self::cost(leaf) > MOST_LEAVES;
             match found.iter_mut().find(|(known, _)| *known == leaf) {
                 Some((_, so_far)) => *so_far = so_far.saturating_add(times),
                 None if full => return Err(MANY_LEAVES),
@@ -82,13 +94,20 @@ fn collect<'a>(event: &'a Event, times: u64, found: &mut Vec<Leaf<'a>>) -> Resul
 
 const MOST_TIMES: u64 = 1 << 40;
 
-/// The most different releases that are composed by their loss distributions.
-const MOST_LEAVES: usize = 2_048;
+/// The most different releases that are composed by their loss distributions, in units of
+/// [`cost`]: about a second.
+const MOST_LEAVES: usize = 512;
 
-/// More different counts than this are not examined one by one.
-const MOST_COUNTS: u64 = 1 << 22;
+/// What a release costs, in units of the simplest ones: some two milliseconds.
+fn cost(event: &Event) -> usize {
+    match event {
+        Event::RandomAllocation { .. } => 16,
+        Event::CountOnly { .. } => 4,
+        _ => 1,
+    }
+}
 
-/// The same for the count alone, whose counts are not grouped.
+/// More different counts than this are not examined one by one, for the count alone.
 const MOST_ATOMS: u64 = 1 << 18;
 
 /// The adjacency and shape, and how much of delta pays for what must be cut off or counted as a
@@ -100,6 +119,8 @@ pub(crate) struct Context {
     pub(crate) delta: f64,
     /// The total number of releases.
     pub(crate) total: u64,
+    /// The number of different ones.
+    pub(crate) kinds: u64,
 }
 
 impl Context {
@@ -108,23 +129,23 @@ impl Context {
         (1e-7 * self.delta / self.total as f64).max(1e-300)
     }
 
-    /// The delta at which one release is a black box.
-    fn box_delta(&self) -> f64 {
-        if self.total == 1 { self.delta } else { 0.25 * self.delta / self.total as f64 }
+    /// How many groups of counts a release in a composition may have.
+    pub(super) fn groups(&self, most: u64) -> u64 {
+        (4 * most / self.kinds).clamp(32, most)
     }
 
-    fn unit_distance(&self) -> f64 {
-        self.shape.distance(self.adjacency)
+    /// The delta at which one release is a black box.
+    pub(super) fn box_delta(&self) -> f64 {
+        if self.total == 1 { self.delta } else { 0.25 * self.delta / self.total as f64 }
     }
 
     /// The epsilon of a release that has a specific bound, if it is the only release, and the
     /// method as text.
     pub(crate) fn single(&self, leaf: &Event) -> Result<Option<(Bracket, &'static str)>, Error> {
         let found = match leaf {
-            Event::DiscreteGaussian { sigma, sensitivity }
-                if self.adjacency != Adjacency::Replace =>
-            {
-                (discrete::epsilon(*sigma, *sensitivity, self.delta)?, super::EXACT)
+            Event::DiscreteGaussian { sigma, sensitivity } => {
+                let distance = self.whole_distance(*sensitivity)?;
+                (discrete::epsilon(*sigma, distance, self.delta)?, super::EXACT)
             }
             Event::Shuffled { .. } => (self.black_box(leaf)?.0, "shuffle bound"),
             Event::PoissonSampled { rate, of } if self.adjacency == Adjacency::Replace => {
@@ -135,7 +156,7 @@ impl Context {
             Event::RandomAllocation { .. } => {
                 (self.black_box(leaf)?.0, "random allocation, exact law of the sum")
             }
-            Event::SampledWithoutReplacement { .. } => {
+            Event::SampledWithoutReplacement { of, .. } if !is_noise(of) => {
                 (self.black_box(leaf)?.0, "amplification by sampling")
             }
             _ => return Ok(None),
@@ -146,20 +167,10 @@ impl Context {
     /// The dominating pairs of one release.
     pub(crate) fn pairs(&self, leaf: &Event) -> Result<Pairs, Error> {
         match leaf {
-            Event::Gaussian { sigma, sensitivity } => {
-                Ok(self.gaussian(1.0, *sigma, *sensitivity * self.unit_distance()))
-            }
-            Event::DiscreteGaussian { sigma, sensitivity } => {
-                let atoms = self.discrete(*sigma, *sensitivity)?;
-                let finite = atoms.finite();
-                let mut pairs = Pairs::exact(atoms.clone(), atoms);
-                pairs.lower = Some([Box::new(finite.clone()), Box::new(finite)]);
-                Ok(pairs)
-            }
-            Event::Laplace { scale, sensitivity } => {
-                let pair = self.laplace(*scale, *sensitivity);
-                Ok(Pairs::exact(pair, pair))
-            }
+            Event::Gaussian { .. }
+            | Event::DiscreteGaussian { .. }
+            | Event::DistributedDiscreteGaussian { .. }
+            | Event::Laplace { .. } => self.noise(leaf),
             Event::RandomizedResponse { epsilon0, k } => {
                 self.only(Adjacency::Replace, RESPONSE)?;
                 let atoms = Atoms::randomized_response(*epsilon0, *k);
@@ -168,11 +179,6 @@ impl Context {
             Event::PureDp { epsilon } => Ok(Pairs::black_box(*epsilon, 0.0)),
             Event::ApproximateDp { epsilon, delta } => Ok(Pairs::black_box(*epsilon, *delta)),
             Event::PoissonSampled { rate, of } => self.poisson(*rate, of.unwrapped()),
-            Event::SampledCountSeen { rate, population, dummy_rate, sigma, .. }
-                if self.adjacency == Adjacency::ZeroOut && *dummy_rate == 0.0 =>
-            {
-                self.count_seen_zero_out(*rate, *population, *sigma)
-            }
             Event::SampledCountSeen { rate, population, dummy_rate, sigma, shape } => {
                 let seen = Seen {
                     default_rate: *rate,
@@ -183,7 +189,7 @@ impl Context {
                     sigma: *sigma,
                     shape: *shape,
                 };
-                Ok(seen::pairs(&seen, self))
+                seen::pairs(&seen, self)
             }
             Event::ImportanceSampled {
                 default_rate,
@@ -203,17 +209,15 @@ impl Context {
                     sigma: *sigma,
                     shape: *shape,
                 };
-                Ok(seen::pairs(&seen, self))
+                seen::pairs(&seen, self)
             }
             Event::CountOnly { rate, population } => Ok(self.count_only(*rate, *population)),
             Event::TruncatedPoisson { rate, population, max_batch, sigma, shape } => {
                 self.truncated((*rate, *population, *max_batch), *sigma, *shape)
             }
-            Event::SampledWithoutReplacement { population, sample, of }
-                if self.adjacency == Adjacency::Replace
-                    && matches!(of.unwrapped(), Event::Gaussian { .. }) =>
-            {
-                self.gaussian_of_a_subset(*sample as f64 / *population as f64, of.unwrapped())
+            Event::SampledWithoutReplacement { population, sample, of } if is_noise(of) => {
+                let rate = subset_rate(*population, *sample);
+                self.subset(rate, of.unwrapped())
             }
             Event::Shuffled { .. }
             | Event::RandomAllocation { .. }
@@ -221,125 +225,13 @@ impl Context {
                 let (epsilon, delta) = self.black_box(leaf)?;
                 Ok(Pairs::black_box(epsilon.upper, delta))
             }
-            Event::Zcdp { .. } | Event::DistributedDiscreteGaussian { .. } => Err(NO_PAIR),
+            Event::Zcdp { .. } => Err(NO_PAIR),
             Event::Composed { .. } | Event::Repeated { .. } => Err(NESTED),
         }
     }
 
     fn only(&self, adjacency: Adjacency, otherwise: Error) -> Result<(), Error> {
         if self.adjacency == adjacency { Ok(()) } else { Err(otherwise) }
-    }
-
-    fn gaussian(&self, rate: f64, sigma: f64, distance: f64) -> Pairs {
-        // In units of the distance, with the noise rounded down.
-        let sigma = down(sigma / distance, 4.0 * f64::EPSILON);
-        Pairs::exact(
-            Mixture::sampled_gaussian(rate, sigma, 1.0, false),
-            Mixture::sampled_gaussian(rate, sigma, 1.0, true),
-        )
-    }
-
-    /// A uniform subset under replacement, with Gaussian noise. Both neighbours are mixtures that
-    /// share all but `rate`; by advanced joint convexity (Balle, Barthe, Gaboardi 2018) neither
-    /// direction exceeds the sampled Gaussian at the replacement distance, from epsilon 0 on. It is
-    /// attained where all others hold one of the two values.
-    fn gaussian_of_a_subset(&self, rate: f64, of: &Event) -> Result<Pairs, Error> {
-        let Event::Gaussian { sigma, sensitivity } = of else { return Err(WITHOUT_REPLACEMENT) };
-        let rate = up(rate, f64::EPSILON).min(1.0);
-        let sigma = down(sigma / (sensitivity * self.unit_distance()), 4.0 * f64::EPSILON);
-        let curve = |reversed| Mixture::sampled_gaussian(rate, sigma, 1.0, reversed);
-        let upper = || Symmetric { curves: vec![curve(false)] };
-        let mut pairs = Pairs::exact(upper(), upper());
-        pairs.lower = Some([Box::new(curve(false)), Box::new(curve(true))]);
-        Ok(pairs)
-    }
-
-    /// One coordinate. (Vectors of several coordinates are not covered: no direction is known to be
-    /// the worst.)
-    fn discrete(&self, sigma: f64, sensitivity: u64) -> Result<Atoms, Error> {
-        let distance = match (self.adjacency, self.shape) {
-            (Adjacency::AddRemove | Adjacency::ZeroOut, _) | (_, Shape::Number) => sensitivity,
-            (Adjacency::Replace, Shape::Vector) => sensitivity.saturating_mul(2),
-            (Adjacency::Replace, Shape::OneHot) => return Err(NO_PAIR),
-        };
-        let reach = sqrt(-2.0 * crate::math::ln(self.outside().max(1e-290))) + 2.0;
-        let radius = (sigma * reach).ceil() + distance as f64 + 1.0;
-        let range = "below 1e5 for this accountant; the Renyi one takes any";
-        in_range("sigma", sigma, radius < 4e6, range)?;
-        let radius = radius as u64;
-        let masses = discrete::masses(sigma, radius)?;
-        let scale = 0.5 * distance as f64 / (sigma * sigma);
-        // P around 0, Q around `distance`: the loss at x is (distance - 2 x) distance / 2 sigma^2.
-        let loss = |x: i64| (distance as f64 - 2.0 * x as f64) * scale;
-        let radius = radius as i64;
-        let atoms: Vec<_> = (-radius..=radius).map(loss).zip(masses).collect();
-        // A tail from m on is not above the normal one from m - 1 on (Canonne, Kamath, Steinke
-        // 2020).
-        let beyond = 2.0 * normal::upper_tail(radius as f64 / sigma);
-        Ok(Atoms::new(atoms, up(beyond, 1e-9)))
-    }
-
-    fn laplace(&self, scale: f64, sensitivity: f64) -> Laplace {
-        // In L1 two contributions are 2 apart, whatever their shape.
-        let distance = if self.adjacency == Adjacency::Replace { 2.0 } else { 1.0 };
-        Laplace { ratio: up(sensitivity * distance / scale, 4.0 * f64::EPSILON) }
-    }
-
-    fn poisson(&self, rate: f64, of: &Event) -> Result<Pairs, Error> {
-        if self.adjacency == Adjacency::Replace {
-            // The value is included with probability q. If it is not, another value takes its
-            // place, so the two mixtures share all but q and the whole is (ln(1 + q (e^eps - 1)), q
-            // delta) (Balle, Barthe, Gaboardi 2018).
-            return match of {
-                Event::Shuffled { .. } => {
-                    let delta = self.box_delta();
-                    let (epsilon, delta) = self.without_replacement(rate, of, delta)?;
-                    Ok(Pairs::black_box(epsilon.upper, delta))
-                }
-                _ => Err(POISSON_REPLACE),
-            };
-        }
-        if rate == 1.0 && !matches!(of, Event::Gaussian { .. }) {
-            return self.pairs(of);
-        }
-        match of {
-            Event::Gaussian { sigma, sensitivity } => Ok(self.gaussian(rate, *sigma, *sensitivity)),
-            Event::DiscreteGaussian { sigma, sensitivity } => {
-                let atoms = self.discrete(*sigma, *sensitivity)?;
-                let finite = sampled(rate, atoms.finite(), atoms.finite());
-                // Reversed, the atoms leave out the mass of the other law: the same, by symmetry.
-                let outside = atoms.infinite();
-                let mut pairs = sampled(rate, atoms.clone(), atoms);
-                (pairs.lower, pairs.outside) = (Some(finite.upper), outside);
-                Ok(pairs)
-            }
-            Event::Laplace { scale, sensitivity } => {
-                let pair = self.laplace(*scale, *sensitivity);
-                Ok(sampled(rate, pair, pair))
-            }
-            Event::PureDp { .. } | Event::ApproximateDp { .. }
-                if self.adjacency == Adjacency::AddRemove =>
-            {
-                let (epsilon, delta) = match of {
-                    Event::PureDp { epsilon } => (*epsilon, 0.0),
-                    Event::ApproximateDp { epsilon, delta } => (*epsilon, *delta),
-                    _ => return Err(NESTED),
-                };
-                let (epsilon, delta) = closed::sampled(epsilon, delta, rate)?;
-                Ok(Pairs::black_box(epsilon, delta))
-            }
-            _ => Err(SAMPLED),
-        }
-    }
-
-    fn count_seen_zero_out(&self, rate: f64, others: u64, sigma: f64) -> Result<Pairs, Error> {
-        let outside = self.outside();
-        if counts::width(others, rate, outside) > MOST_COUNTS {
-            return Err(MANY_COUNTS);
-        }
-        let pair = |reversed| count_seen_zero_out(rate, others, sigma, outside, reversed);
-        let upper: [Box<dyn Pair>; 2] = [Box::new(pair(false)), Box::new(pair(true))];
-        Ok(Pairs { upper, lower: None, outside, attained: false })
     }
 
     fn count_only(&self, rate: f64, others: u64) -> Pairs {
@@ -354,10 +246,16 @@ impl Context {
         while counts::width(others, rate, outside) > MOST_ATOMS {
             others /= 4;
         }
-        let pair = |reversed| count_only(rate, others, outside, reversed);
-        let mut pairs = Pairs::exact(pair(false), pair(true));
-        pairs.lower = Some([Box::new(pair(false)), Box::new(pair(true))]);
-        Pairs { outside, attained: others == all, ..pairs }
+        let most = if self.total == 1 { MOST_ATOMS } else { 2_048 };
+        let pair = |grouping, reversed| -> Box<dyn Pair> {
+            Box::new(count_only((rate, others), outside, most, grouping, reversed))
+        };
+        Pairs {
+            upper: [pair(Grouping::Pessimistic, false), pair(Grouping::Pessimistic, true)],
+            lower: Some([pair(Grouping::Optimistic, false), pair(Grouping::Optimistic, true)]),
+            outside,
+            attained: others == all,
+        }
     }
 
     fn truncated(
@@ -404,7 +302,7 @@ impl Context {
             },
             Event::SampledWithoutReplacement { population, sample, of } => {
                 self.only(Adjacency::Replace, WITHOUT_REPLACEMENT)?;
-                let rate = up(*sample as f64 / *population as f64, f64::EPSILON).min(1.0);
+                let rate = subset_rate(*population, *sample);
                 return self.without_replacement(rate, of.unwrapped(), delta);
             }
             _ => return Err(NO_PAIR),
@@ -415,7 +313,7 @@ impl Context {
     /// A fixed-size sample under replacement: `(ln(1 + q (e^eps - 1)), q delta)` for each (eps,
     /// delta) of what is done with it (Balle, Barthe, Gaboardi 2018), so its own delta may be
     /// `delta / q`.
-    fn without_replacement(
+    pub(super) fn without_replacement(
         &self,
         rate: f64,
         of: &Event,
@@ -426,9 +324,6 @@ impl Context {
             return Ok((Bracket { lower: 0.0, upper: 0.0 }, delta));
         }
         let epsilon = match of {
-            Event::Gaussian { sigma, sensitivity } => {
-                closed::gaussian_epsilon(sigma / (sensitivity * self.unit_distance()), own)?.upper
-            }
             Event::Laplace { scale, sensitivity } => {
                 closed::laplace_epsilon(*scale, 2.0 * sensitivity, own)?
             }
@@ -444,39 +339,46 @@ impl Context {
     }
 }
 
-fn sampled<P: Pair + 'static>(rate: f64, forward: P, reverse: P) -> Pairs {
-    Pairs::exact(
-        Sampled { rate, of: forward, reversed: false },
-        Sampled { rate, of: reverse, reversed: true },
+/// Whether this is noise that has a pair when it is added to a subset of fixed size.
+pub(super) fn is_noise(event: &Event) -> bool {
+    let event = event.unwrapped();
+    matches!(
+        event,
+        Event::Gaussian { .. }
+            | Event::DiscreteGaussian { .. }
+            | Event::DistributedDiscreteGaussian { .. }
     )
 }
 
-/// The noise of a composition of plain Gaussian releases, as one release: `1 / sigma^2` adds up.
-/// `None` if there is anything else among them.
+fn subset_rate(population: u64, sample: u64) -> f64 {
+    up(sample as f64 / population as f64, f64::EPSILON).min(1.0)
+}
+
+/// The noise of a composition of plain Gaussian releases, as one release: `1 / sigma^2` adds up; and
+/// whether it is that noise exactly, and not only one that is at least as bad. `None` if there is
+/// anything else among them.
 pub(crate) fn plain_gaussian(
     leaves: &[Leaf<'_>],
     adjacency: Adjacency,
     shape: Shape,
-) -> Option<f64> {
-    let mut sum = 0.0;
+) -> Option<(f64, bool)> {
+    let (mut sum, mut exact) = (0.0, true);
     for (leaf, times) in leaves {
         let plain = match leaf {
-            Event::PoissonSampled { rate, of }
-                if *rate == 1.0 && adjacency != Adjacency::Replace =>
-            {
-                of.unwrapped()
-            }
+            Event::PoissonSampled { rate, of } if *rate == 1.0 => of.unwrapped(),
             other => other.unwrapped(),
         };
-        let Event::Gaussian { sigma, sensitivity } = plain else { return None };
+        let (sigma, sensitivity) = match plain {
+            Event::Gaussian { sigma, sensitivity } => (*sigma, *sensitivity),
+            Event::DistributedDiscreteGaussian { sigma, parties, sensitivity, .. } => {
+                exact = false;
+                (discrete::as_gaussian(*sigma, *parties).ok()?, *sensitivity)
+            }
+            _ => return None,
+        };
         let ratio = sensitivity * shape.distance(adjacency) / sigma;
         sum += *times as f64 * ratio * ratio;
     }
     let sigma = 1.0 / sqrt(sum);
-    (sigma.is_finite() && sigma > 0.0).then_some(sigma)
-}
-
-/// Two add/remove steps in a row make a replacement: `(e1 + e2, d1 + e^e1 d2)`.
-pub(crate) fn share_of_replacement(delta: f64, epsilon: f64) -> f64 {
-    delta / (1.0 + exp(epsilon))
+    (sigma.is_finite() && sigma > 0.0).then_some((sigma, exact))
 }

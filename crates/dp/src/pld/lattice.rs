@@ -4,9 +4,6 @@
 use super::pair::{Cell, Nothing, Pair};
 use crate::math::{exp, expm1, ln};
 
-/// How much of a cell's mass may be rounding error, relative to the tail that it was computed from.
-const ROUNDING: f64 = 4.0 * f64::EPSILON;
-
 /// The most points of a lattice.
 const MOST_POINTS: f64 = 1_048_576.0;
 
@@ -92,6 +89,13 @@ impl Cells {
         (p, q, (self.loss(0), self.loss(last - 1)))
     }
 
+    /// Drops what lies above the last point.
+    pub(crate) fn keep_below(&mut self) {
+        if let Some(last) = self.cells.last_mut() {
+            *last = Cell::default();
+        }
+    }
+
     /// At least as bad: connect-the-dots (Doroshenko et al. 2022). The likelihood ratio inside a
     /// cell goes to the cell's two ends with its mean kept, which is a mean-preserving spread and
     /// so raises every hockey-stick divergence. Below the first end the ratio goes to 0 and to that
@@ -106,16 +110,13 @@ impl Cells {
         mass[0] += self.cells[0].p;
         for (j, cell) in self.cells[1..=gaps].iter().enumerate() {
             ratio = if j % 32 == 0 { exp(self.loss(j)) } else { ratio * growth };
-            // Rounding is charged to the upper end.
-            let above = (cell.p - ratio * cell.q + ROUNDING * (cell.p + cell.tail)) / width;
-            let above = if above.is_nan() { cell.p } else { above.clamp(0.0, cell.p) };
+            let above = cell.above(ratio, width);
             mass[j] += cell.p - above;
             mass[j + 1] += above;
         }
-        let last = &self.cells[gaps + 1];
-        let finite = if last.q > 0.0 { (exp(self.loss(gaps)) * last.q).min(last.p) } else { 0.0 };
+        let (finite, infinite) = self.cells[gaps + 1].at_least(exp(self.loss(gaps)));
         mass[gaps] += finite;
-        Lattice { step: self.step, first: self.first, mass, still: 0.0, infinite: last.p - finite }
+        Lattice { step: self.step, first: self.first, mass, still: 0.0, infinite }
     }
 
     fn loss(&self, j: usize) -> f64 {
@@ -183,6 +184,13 @@ impl Lattice {
             *m /= total;
         }
         self
+    }
+
+    /// The finite mass under P, and under Q if losses are counted from the origin.
+    pub(crate) fn masses(&self) -> (f64, f64) {
+        let masses = self.mass.iter().enumerate();
+        let q: f64 = masses.filter(|(_, p)| **p > 0.0).map(|(j, p)| p * exp(-self.loss(j))).sum();
+        (self.still + self.mass.iter().sum::<f64>(), self.still + q)
     }
 
     pub(crate) fn loss(&self, j: usize) -> f64 {

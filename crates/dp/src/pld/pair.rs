@@ -1,7 +1,9 @@
 //! Pairs of distributions, seen through the law of their privacy loss `ln dP/dQ`.
 
 use std::fmt;
+use std::sync::Arc;
 
+use super::tilt::thinned;
 use crate::math::{exp, expm1, ln_sampled, log1p};
 
 /// What lies between two losses: its mass under P and under Q.
@@ -19,7 +21,25 @@ impl Cell {
         self.q += other.q;
         self.tail += other.tail;
     }
+
+    /// The part of the P-mass that goes to the cell's upper end if its likelihood ratio is split
+    /// between both ends with its mean kept: from the ratio at the lower end, and `1 - e^-width`.
+    /// Rounding is charged to the upper end.
+    pub(crate) fn above(&self, ratio: f64, width: f64) -> f64 {
+        let above = (self.p - ratio * self.q + ROUNDING * (self.p + self.tail)) / width;
+        if above.is_nan() { self.p } else { above.clamp(0.0, self.p) }
+    }
+
+    /// The P-mass that goes to the ratio at the lower end, and to infinity, of a cell without an
+    /// upper end.
+    pub(crate) fn at_least(&self, ratio: f64) -> (f64, f64) {
+        let finite = if self.q > 0.0 { (ratio * self.q).min(self.p) } else { 0.0 };
+        (finite, self.p - finite)
+    }
 }
+
+/// How much of a cell's mass may be rounding error, relative to the tail that it was computed from.
+const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// A pair (P, Q) that dominates a mechanism in one direction.
 pub(crate) trait Pair: fmt::Debug {
@@ -61,6 +81,11 @@ pub(crate) trait Pair: fmt::Debug {
         1.0
     }
 
+    /// How many outcomes it holds in memory.
+    fn outcomes(&self) -> usize {
+        0
+    }
+
     /// A rough sketch of the law of the loss under P, as (loss, mass), in any order, with all but
     /// about `outside` of the mass. Used to choose grids, never to compute a bound.
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)>;
@@ -84,7 +109,7 @@ impl Pair for Nothing {
 #[derive(Clone, Debug)]
 pub(crate) struct Atoms {
     /// (loss, P-mass), by increasing loss; the Q-mass is `p e^-loss`.
-    atoms: Vec<(f64, f64)>,
+    atoms: Arc<[(f64, f64)]>,
     /// P-mass where Q has none.
     infinite: f64,
 }
@@ -97,12 +122,12 @@ impl Atoms {
 
     /// The same without the outcomes that Q does not have.
     pub(crate) fn finite(&self) -> Self {
-        Self { atoms: self.atoms.clone(), infinite: 0.0 }
+        Self { atoms: Arc::clone(&self.atoms), infinite: 0.0 }
     }
 
     pub(crate) fn new(mut atoms: Vec<(f64, f64)>, infinite: f64) -> Self {
         atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Self { atoms, infinite }
+        Self { atoms: atoms.into(), infinite }
     }
 
     /// Any mechanism that is `epsilon`-DP: binary randomized response.
@@ -127,7 +152,7 @@ impl Pair for Atoms {
     fn cells(&self, bounds: &[f64]) -> Vec<Cell> {
         let mut cells = vec![Cell::default(); bounds.len() + 1];
         let mut at = 0;
-        for &(loss, p) in &self.atoms {
+        for &(loss, p) in &*self.atoms {
             while at < bounds.len() && loss > bounds[at] {
                 at += 1;
             }
@@ -151,10 +176,17 @@ impl Pair for Atoms {
         }
     }
 
+    fn outcomes(&self) -> usize {
+        self.atoms.len()
+    }
+
     fn sketch(&self, _outside: f64) -> Vec<(f64, f64)> {
-        self.atoms.clone()
+        thinned(self.atoms.to_vec(), SKETCHED)
     }
 }
+
+/// The most points of a sketch of atoms.
+const SKETCHED: usize = 512;
 
 /// Laplace noise around 0 against the same noise `ratio` scales away.
 #[derive(Clone, Copy, Debug)]
@@ -263,6 +295,10 @@ impl<P: Pair> Pair for Sampled<P> {
     fn largest_loss(&self) -> f64 {
         // The mixture is at least 1 - q of the law that it is compared with.
         if self.reversed { -log1p(-self.rate) } else { self.loss(self.of.largest_loss()) }
+    }
+
+    fn outcomes(&self) -> usize {
+        self.of.outcomes()
     }
 
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)> {

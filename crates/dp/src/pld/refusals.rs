@@ -24,18 +24,24 @@ pub(super) const WITHOUT_REPLACEMENT: Error = unsupported(
     "use adjacency replace, and gaussian, laplace, pure_dp or shuffled inside",
 );
 pub(super) const POISSON_REPLACE: Error = unsupported(
-    "Poisson sampling under replacement",
-    "use adjacency add-remove (a replacement is two of its steps), or sampled_without_replacement",
+    "the loss distribution of this Poisson sample under replacement",
+    "sample gaussian, discrete_gaussian, laplace or shuffled, or use the accountant rdp",
 );
 pub(super) const SAMPLED: Error = unsupported(
     "Poisson sampling of this event",
     "sample gaussian, discrete_gaussian, laplace, pure_dp or approximate_dp",
 );
 pub(super) const MANY_LEAVES: Error = unsupported(
-    "the loss distribution of more than 2,048 different events",
+    "the loss distribution of so many different events",
     "use the accountant rdp, or best",
 );
-pub(super) const MANY_COUNTS: Error =
-    unsupported("so many different counts", "give a smaller population");
+pub(super) const MANY_OUTCOMES: Error = unsupported(
+    "the loss distribution of so many discrete events with so many outcomes",
+    "use the accountant rdp, or best",
+);
+pub(super) const MANY_GROUPS: Error = unsupported(
+    "so many different events with the count seen",
+    "give the same parameters to more of them, or count them in parts",
+);
 pub(super) const TRUNCATED: Error =
     unsupported("a truncated Poisson batch unless under add-remove", "use adjacency add-remove");

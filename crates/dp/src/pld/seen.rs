@@ -25,7 +25,7 @@
 //!   worse. For numbers, `x` and `v` point the same way, and the two messages get the same coin
 //!   instead.
 //! - **Subset** (a device is there in both cases, and all rates are the same). Given the count, the
-//!   senders are a uniform subset.
+//!   senders are a uniform subset ([`super::noise`]).
 //!
 //! `docs/privacy-accounting.md` has the proofs. Lower ends are real populations: the others hold
 //! the default value, or all the value opposite to the device's.
@@ -33,12 +33,13 @@
 use super::counts::{self, Counts, Grouping};
 use super::event::{Context, Pairs};
 use super::mixture::{Group, Mixture};
+use super::noise::Bound;
 use super::opposed::Opposed;
 use super::pair::Pair;
 use super::symmetric::Symmetric;
 use crate::math::search::last_where;
 use crate::math::{binomial, exp, ln, sqrt};
-use crate::{Adjacency, Shape};
+use crate::{Adjacency, Error, Shape};
 
 /// More different counts than this are not examined one by one.
 const MOST_COUNTS: u64 = 1 << 22;
@@ -65,6 +66,17 @@ pub(crate) struct Seen {
 struct Crowd {
     others: u64,
     sending: f64,
+}
+
+impl Crowd {
+    /// With fewer others the view reveals at least as much: the rest is post-processing.
+    fn cut(self, outside: f64) -> Self {
+        let mut others = self.others.min(1 << 52);
+        while counts::width(others, self.sending, outside) > MOST_COUNTS {
+            others /= 4;
+        }
+        Self { others, ..self }
+    }
 }
 
 /// What is compared, given the crowd.
@@ -182,12 +194,28 @@ struct Builder<'a> {
 }
 
 /// The pairs of one round under the context's adjacency.
-pub(crate) fn pairs(seen: &Seen, context: &Context) -> Pairs {
+pub(crate) fn pairs(seen: &Seen, context: &Context) -> Result<Pairs, Error> {
+    let plain = seen.one_rate() && seen.dummy_rate == 0.0 && seen.defaults == 0;
+    if plain && context.adjacency != Adjacency::AddRemove {
+        return subset(seen, context);
+    }
     let outside = 0.5 * context.outside();
     let builder = Builder { seen, context, outside };
     let upper = builder.least(builder.uppers());
     let (lower, whole) = builder.lower();
-    Pairs { upper, lower: Some(lower), outside: context.outside(), attained: whole }
+    Ok(Pairs { upper, lower: Some(lower), outside: context.outside(), attained: whole })
+}
+
+/// The device is there in both cases, all rates are the same, and there are no dummies.
+fn subset(seen: &Seen, context: &Context) -> Result<Pairs, Error> {
+    let outside = context.outside();
+    let crowd = Crowd { others: seen.others, sending: seen.rate }.cut(outside);
+    let most = if context.total == 1 { 1_024 } else { context.groups(64) };
+    let rates = |grouping| counts::rates_seen((seen.rate, crowd.others), outside, most, grouping);
+    let both = (rates(Grouping::Pessimistic), rates(Grouping::Optimistic));
+    let pairs = context.taken(both, Bound::exact(seen.sigma), seen.shape)?;
+    let attained = pairs.attained && crowd.others == seen.others;
+    Ok(Pairs { outside, attained, ..pairs })
 }
 
 impl Builder<'_> {
@@ -261,7 +289,7 @@ impl Builder<'_> {
     /// The device against the one that it is exchanged for.
     fn exchanged(&self, crowd: Crowd, reversed: bool) -> Box<dyn Pair> {
         let Seen { sigma, rate, default_rate, shape, .. } = *self.seen;
-        let crowd = self.cut(crowd);
+        let crowd = crowd.cut(self.outside);
         let dummies = self.seen.dummies();
         let part = default_rate / crowd.sending;
         match shape {
@@ -273,7 +301,8 @@ impl Builder<'_> {
             }
             Shape::OneHot => {
                 let masses = self.masses(crowd, Form::Sent, Grouping::Pessimistic);
-                let groups = if self.context.total == 1 { 768 } else { 256 };
+                let groups =
+                    if self.context.total == 1 { 768 } else { self.context.groups(256) as u32 };
                 let masses = counts::with_another(&masses, (part, sigma), groups);
                 Box::new(Mixture { sigma, groups: self.seen.groups(Form::Join, &masses), reversed })
             }
@@ -287,20 +316,14 @@ impl Builder<'_> {
     }
 
     fn symmetric(&self, curves: impl Fn() -> Vec<Mixture>) -> Upper {
-        [0, 1].map(|_| -> Box<dyn Pair> { Box::new(Symmetric { curves: curves() }) })
+        [0, 1].map(|_| -> Box<dyn Pair> {
+            let boxed = |curve| -> Box<dyn Pair> { Box::new(curve) };
+            Box::new(Symmetric { curves: curves().into_iter().map(boxed).collect() })
+        })
     }
 
     fn upper(&self, crowd: Crowd, form: Form, reversed: bool) -> Mixture {
-        self.mixture(self.cut(crowd), form, Grouping::Pessimistic, reversed)
-    }
-
-    /// With fewer others the view reveals at least as much: the rest is post-processing.
-    fn cut(&self, crowd: Crowd) -> Crowd {
-        let mut others = crowd.others.min(1 << 52);
-        while counts::width(others, crowd.sending, self.outside) > MOST_COUNTS {
-            others /= 4;
-        }
-        Crowd { others, ..crowd }
+        self.mixture(crowd.cut(self.outside), form, Grouping::Pessimistic, reversed)
     }
 
     fn mixture(&self, crowd: Crowd, form: Form, grouping: Grouping, reversed: bool) -> Mixture {
@@ -314,7 +337,7 @@ impl Builder<'_> {
         let (tolerance, most) = match (self.context.total, self.seen.dummy_rate > 0.0) {
             (1, false) => (2e-6, 1 << 20),
             (1, true) => (5e-5, 1 << 20),
-            _ => (1e-4, 256),
+            _ => (1e-4, self.context.groups(256)),
         };
         let counts = Counts::new(crowd.others, crowd.sending, self.outside);
         counts.grouped(self.stride(crowd, form, tolerance), most, grouping)
@@ -342,12 +365,17 @@ impl Builder<'_> {
         let Seen { others, defaults, dummy_rate, rate, .. } = *self.seen;
         let of = |crowd: Crowd, form: Form| -> Upper {
             [false, true].map(|reversed| -> Box<dyn Pair> {
-                Box::new(self.mixture(self.cut(crowd), form, Grouping::Optimistic, reversed))
+                Box::new(self.mixture(
+                    crowd.cut(self.outside),
+                    form,
+                    Grouping::Optimistic,
+                    reversed,
+                ))
             })
         };
         // The others hold the default value, or one that is orthogonal to the device's.
         let default = Crowd { others, sending: self.seen.default_sending() };
-        let whole = self.cut(default).others == others;
+        let whole = default.cut(self.outside).others == others;
         let calm = match self.context.adjacency {
             Adjacency::AddRemove => of(default, Form::Join),
             _ => of(default, Form::Turn),
@@ -360,7 +388,7 @@ impl Builder<'_> {
             Adjacency::Replace => of(far, Form::Values),
             Adjacency::ZeroOut => return (calm, whole),
         };
-        let whole = whole && self.cut(far).others == others;
+        let whole = whole && far.cut(self.outside).others == others;
         // With one rate the second is never better.
         let first = !self.seen.one_rate() && self.score(&calm) > self.score(&opposed);
         (if first { calm } else { opposed }, whole)

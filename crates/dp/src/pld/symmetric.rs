@@ -10,11 +10,11 @@ use super::pair::{Cell, Pair};
 
 /// The pair whose divergence is the largest of the curves' from epsilon 0 on, and mirrored below.
 #[derive(Debug)]
-pub(crate) struct Symmetric<P> {
-    pub(crate) curves: Vec<P>,
+pub(crate) struct Symmetric {
+    pub(crate) curves: Vec<Box<dyn Pair>>,
 }
 
-impl<P: Pair> Symmetric<P> {
+impl Symmetric {
     /// The cells of losses between neighbouring `points` (increasing, not negative), and above the
     /// last; then the mass of all of them together, under P and under Q.
     fn above(&self, points: &[f64]) -> (Vec<Cell>, Cell) {
@@ -56,7 +56,7 @@ impl<P: Pair> Symmetric<P> {
     }
 }
 
-impl<P: Pair> Pair for Symmetric<P> {
+impl Pair for Symmetric {
     fn cells(&self, bounds: &[f64]) -> Vec<Cell> {
         let mut points: Vec<f64> = bounds.iter().map(|b| b.abs()).chain([0.0]).collect();
         points.sort_by(f64::total_cmp);
@@ -81,15 +81,15 @@ impl<P: Pair> Pair for Symmetric<P> {
     }
 
     fn total_variation(&self) -> f64 {
-        self.curves.iter().map(Pair::total_variation).fold(0.0, f64::max)
+        self.curves.iter().map(|curve| curve.total_variation()).fold(0.0, f64::max)
     }
 
     fn largest_loss(&self) -> f64 {
-        self.curves.iter().map(Pair::largest_loss).fold(0.0, f64::max)
+        self.curves.iter().map(|curve| curve.largest_loss()).fold(0.0, f64::max)
     }
 
     fn work(&self) -> f64 {
-        2.0 * self.curves.iter().map(Pair::work).sum::<f64>()
+        2.0 * self.curves.iter().map(|curve| curve.work()).sum::<f64>()
     }
 
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)> {
@@ -113,8 +113,8 @@ mod tests {
     use super::*;
     use crate::pld::mixture::Mixture;
 
-    fn sampled(rate: f64, distance: f64) -> Mixture {
-        Mixture::sampled_gaussian(rate, 1.0, distance, false)
+    fn sampled(rate: f64, distance: f64) -> Box<dyn Pair> {
+        Box::new(Mixture::sampled_gaussian(rate, 1.0, distance, false))
     }
 
     /// The divergence that cells stand for, at each of their bounds.

@@ -12,6 +12,24 @@ pub(crate) const LARGEST: f64 = 1e7;
 /// A rough sketch of a part: (loss, mass) points, and how often it is released.
 pub(crate) type Sketch = (Vec<(f64, f64)>, f64);
 
+/// About the same picture with at most `most` points; the two outermost ones stay.
+pub(crate) fn thinned(mut sketch: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
+    sketch.retain(|(l, p)| l.is_finite() && *p > 0.0);
+    sketch.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (Some(&first), Some(&last)) = (sketch.first(), sketch.last()) else { return sketch };
+    if sketch.len() <= most {
+        return sketch;
+    }
+    let inner = &sketch[1..sketch.len() - 1];
+    let mean = |run: &[(f64, f64)]| {
+        let mass: f64 = run.iter().map(|point| point.1).sum();
+        (run.iter().map(|(l, p)| l * p).sum::<f64>() / mass, mass)
+    };
+    let run = inner.len().div_ceil(most);
+    let runs = inner.chunks(run).map(mean);
+    std::iter::once(first).chain(runs).chain([last]).collect()
+}
+
 /// The saddle point for `delta`: the tilt at which the composed law, tilted, has its mean at the
 /// epsilon whose delta, by Laplace's approximation, is the wanted one.
 pub(crate) fn saddle(sketches: &[Sketch], delta: f64) -> f64 {

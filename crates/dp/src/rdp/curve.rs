@@ -6,7 +6,7 @@ use super::rounding::{add_up, count_up, divide_down, multiply_up};
 use super::sampled_gaussian::{MARGIN, divergence, divergence_from_integers};
 use super::without_replacement::{LARGEST_ORDER, MOST_INNER, amplified};
 use crate::error::{order as check_order, unsupported};
-use crate::math::{down, exp, expm1, ln, ln_sampled, log1p, sqrt, up};
+use crate::math::{exp, expm1, ln, ln_sampled, log1p, up};
 use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 
 /// The Renyi divergence of `event` at `order`, for the neighbours of `adjacency`, both directions.
@@ -16,7 +16,8 @@ use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 ///
 /// - `gaussian`, `discrete_gaussian`: `order d^2 / 2 sigma^2` with `d` the sensitivity times the
 ///   distance of `shape` (for the discrete one Canonne, Kamath, Steinke 2020, theorem 14).
-/// - `distributed_discrete_gaussian`: [`discrete::distributed_rdp`] at that distance.
+/// - `distributed_discrete_gaussian`: that of the continuous Gaussian of
+///   [`discrete::as_gaussian`]; for one party as `discrete_gaussian`.
 /// - `laplace`: the exact divergence; its norm is L1, in which two contributions are 2 apart
 ///   whatever their shape.
 /// - `randomized_response`: the exact divergence, under replacement only.
@@ -53,9 +54,8 @@ impl Curve {
             Event::DiscreteGaussian { sigma, sensitivity } => {
                 Ok(pure(gaussian(order, self.ratio(*sigma, count_up(*sensitivity)))))
             }
-            Event::DistributedDiscreteGaussian { sigma, parties, dimension, sensitivity } => {
-                let noise = (*sigma, *parties, *dimension, *sensitivity);
-                self.distributed(noise, 1.0, order)
+            Event::DistributedDiscreteGaussian { sigma, parties, sensitivity, .. } => {
+                self.distributed((*sigma, *parties, *sensitivity), 1.0, order)
             }
             Event::Laplace { scale, sensitivity } => {
                 Ok(pure(laplace(order, self.laplace_epsilon(*scale, *sensitivity))?))
@@ -111,14 +111,11 @@ impl Curve {
         distance * sensitivity / scale
     }
 
-    /// The distributed discrete Gaussian: [`discrete::distributed_rdp`], or at a sampling rate
-    /// below 1 the sampled discrete Gaussian of the total variance plus the same term for the
-    /// distance between the two. (A mixture of laws that are each within `e^tau` of a Gaussian is
-    /// within `e^tau` of the mixture of the Gaussians.) `parties` counts those whose noise is in
-    /// the sum whether or not the device takes part.
+    /// The distributed discrete Gaussian, at a sampling rate. `parties` counts those whose noise is
+    /// in the sum whether or not the device takes part.
     fn distributed(
         self,
-        (sigma, parties, dimension, sensitivity): (f64, u64, u64, f64),
+        (sigma, parties, sensitivity): (f64, u64, f64),
         rate: f64,
         order: f64,
     ) -> Result<Loss, Error> {
@@ -126,15 +123,12 @@ impl Curve {
             return Ok(pure(f64::INFINITY));
         }
         let distance = sensitivity * self.shape.distance(self.adjacency);
-        if rate == 1.0 {
-            let rdp = discrete::distributed_rdp(sigma, parties, dimension, distance, order)?;
-            return Ok(pure(rdp));
-        }
-        // Less noise than there is, by more than the rounding error.
-        let total = down(sigma * sqrt(parties as f64), MARGIN);
-        let centre = divergence_from_integers(rate, total / distance, order);
-        let closeness = discrete::closeness(sigma, parties)? * dimension as f64;
-        Ok(pure(up(centre + closeness * (1.0 + order / (order - 1.0)), MARGIN)))
+        Ok(pure(if parties == 1 {
+            divergence_from_integers(rate, divide_down(sigma, distance), order)
+        } else {
+            let sigma = discrete::as_gaussian(sigma, parties)?;
+            divergence(rate, divide_down(sigma, distance), order)
+        }))
     }
 
     /// Poisson sampling.
@@ -151,8 +145,7 @@ impl Curve {
     ///   under which the lattice sums do not change, so integer moments equal the continuous ones;
     ///   between integers, the chord. The proof that the other direction is smaller uses only that
     ///   a reflection exchanges the two laws.
-    /// - Distributed discrete Gaussian: that plus the term for its distance from one discrete
-    ///   Gaussian.
+    /// - Distributed discrete Gaussian: that of the Gaussian that is at least as bad.
     /// - Pure and approximate DP under add/remove: `(ln(1 + q (e^epsilon - 1)), q delta)` (Balle,
     ///   Barthe, Gaboardi 2018, theorem 8). Laplace under all three adjacencies: under replacement
     ///   that theorem's proof (advanced joint convexity) needs the epsilon to hold both between two
@@ -171,11 +164,10 @@ impl Curve {
                 let sigma = divide_down(*sigma, count_up(*sensitivity));
                 return Ok(pure(divergence_from_integers(rate, sigma, order)));
             }
-            Event::DistributedDiscreteGaussian { sigma, parties, dimension, sensitivity }
+            Event::DistributedDiscreteGaussian { sigma, parties, sensitivity, .. }
                 if same_as_absent && rate > 0.0 =>
             {
-                let noise = (*sigma, *parties, *dimension, *sensitivity);
-                return self.distributed(noise, rate, order);
+                return self.distributed((*sigma, *parties, *sensitivity), rate, order);
             }
             _ => {}
         }

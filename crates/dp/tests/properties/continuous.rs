@@ -137,25 +137,3 @@ fn one_laplace() {
     }
     tally.done(160);
 }
-
-/// A sample of fixed size under replacement, when all others hold zero: an attack, so only the
-/// upper end is bounded.
-#[test]
-fn a_sample_of_fixed_size() {
-    let (mut stream, mut tally) = (Stream::new(6), Tally::default());
-    for _ in 0..60 {
-        let population = stream.whole(2, 50);
-        let sample = stream.whole(1, population);
-        let (sigma, delta) = (stream.spread(0.5, 8.0), stream.spread(1e-9, 0.02));
-        let rate = sample as f64 / population as f64;
-        let of = Box::new(gaussian(sigma));
-        let event = Event::SampledWithoutReplacement { population, sample, of };
-        let at = |x: f64, to: f64| (1.0 - rate) * normal(x, sigma) + rate * normal(x - to, sigma);
-        let breaks = [-1.0 - 11.0 * sigma, 1.0 + 11.0 * sigma];
-        let truth = |epsilon: f64| {
-            brute::both_ways(|x| (at(x, 1.0), at(x, -1.0)), epsilon, &breaks, 0.5 * sigma)
-        };
-        tally.check((&event, Adjacency::Replace, Shape::Vector), delta, truth);
-    }
-    tally.done(60);
-}

@@ -208,31 +208,6 @@ fn no_values_of_the_others_are_worse() {
     tally.done(60);
 }
 
-/// When a device's value is compared with zero, the count says only how likely the device is among
-/// the senders.
-#[test]
-fn the_count_seen_of_a_value_zeroed_out() {
-    let (mut stream, mut tally) = (Stream::new(11), Tally::default());
-    for _ in 0..60 {
-        let (rate, others) = (stream.spread(1e-2, 1.0), stream.whole(1, 60));
-        let (sigma, delta) = (stream.spread(0.4, 6.0), stream.spread(1e-9, 0.02));
-        let round = Round { rate, others, dummy_rate: 0.0, sigma, shape: Shape::Vector };
-        let law = binomial(others + 1, rate);
-        let truth = |epsilon: f64| {
-            let (mut leaves, mut comes) = (0.0, 0.0);
-            for (k, base) in law.iter().enumerate() {
-                let gone = k as f64 / (others + 1) as f64;
-                let step = Step { base: *base, gone, moved: gone * base, distance: 1.0, sigma };
-                leaves += step.leaves(epsilon);
-                comes += step.comes(epsilon);
-            }
-            leaves.max(comes)
-        };
-        tally.check((&round.event(), Adjacency::ZeroOut, round.shape), delta, truth);
-    }
-    tally.done(60);
-}
-
 /// A leader that stops at `most`; the others all hold `theirs`.
 fn stopped((rate, others, most): (f64, u64, u64), sigma: f64, theirs: f64, epsilon: f64) -> f64 {
     let law = binomial(others, rate);

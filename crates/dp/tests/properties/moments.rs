@@ -405,6 +405,89 @@ fn randomized_response_holds_with_dummies() {
     assert!(amplified >= 1, "{amplified}");
 }
 
+/// Parts of the recipe's rate with which devices take part that are often switched off.
+const ONLINE: [f64; 5] = [1.0, 0.7, 0.3, 0.1, 0.01];
+
+/// The rates of `count` devices, from place `start` of [`ONLINE`] on.
+fn rates(rate: f64, count: usize, start: usize) -> impl Iterator<Item = f64> {
+    (0..count).map(move |i| rate * ONLINE[(start + i) % ONLINE.len()])
+}
+
+/// Under replacement no device need be online, neither this one nor the others.
+#[test]
+fn randomized_response_holds_for_devices_that_are_often_off() {
+    let (mut papers, mut less) = (0.0f64, 0);
+    for (case, populations) in RESPONSES {
+        let (epsilon0, k, rate, min_batch, delta) = case;
+        let law = Law::RandomizedResponse { epsilon0, k: k as u64 };
+        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
+        let judged = judge(&terms, None, delta).unwrap();
+        let epsilon = judged.epsilon;
+        for &devices in populations.iter().filter(|devices| **devices <= 40) {
+            let full = response_worlds(case, devices, epsilon).0;
+            for (own, start) in [(0, 0), (0, 1), (1, 1), (2, 0), (3, 4)] {
+                let others: Vec<_> = rates(rate, devices - 1, start)
+                    .map(|rate| responds(k - 1, k, epsilon0, rate))
+                    .collect();
+                let others = population(k, 1, &others);
+                let own = rate * ONLINE[own];
+                let both = [0, 1]
+                    .map(|symbol| joined(others.clone(), 1, &[responds(symbol, k, epsilon0, own)]));
+                for world in worlds(k, 1, min_batch) {
+                    let found = world.exact([&both[0], &both[1]], epsilon);
+                    assert!(found <= delta * (1.0 + SLACK), "{terms:?} {devices}: {found:e}");
+                    less += u32::from(found <= full * (1.0 + SLACK) + 1e-15);
+                    let paper = world.exact([&both[0], &both[1]], judged.paper_epsilon);
+                    papers = papers.max(paper / delta);
+                }
+            }
+        }
+    }
+    println!("{papers} of delta by the paper; {less} at most as bad as with everybody on");
+    assert!(papers > 0.1 && less > 100, "{papers} {less}");
+}
+
+/// Under add/remove as many honest others as are certified must be on. Others, and the device itself,
+/// may be off as often as they like.
+#[test]
+fn gaussian_recipes_hold_for_devices_that_are_often_off() {
+    let (mut checked, mut worst) = (0, 0.0f64);
+    // As if those were on who are not: noticed.
+    let mut noticed = 0;
+    for (terms, delta) in gaussian_cases() {
+        let Law::Gaussian { sigma, shape } = terms.law else { panic!("Gaussian only") };
+        for honest in [2, 4, 6] {
+            let epsilon = judge(&terms, Some(2 * honest as u64 + 1), delta).unwrap().epsilon;
+            if !epsilon.is_finite() {
+                continue;
+            }
+            let share = |others: &[f64], own: f64| {
+                let others: Vec<_> = others.iter().map(|rate| holds(0, *rate)).collect();
+                let without = population(2, 1, &others);
+                let with = joined(without.clone(), 1, &[holds(1, own)]);
+                let worlds = worlds(2, 1, terms.min_batch).into_iter();
+                let spent =
+                    |world: World| world.noisy([&with, &without], positions(shape), sigma, epsilon);
+                worlds.map(spent).fold(0.0, f64::max) / delta
+            };
+            for more in [1, 4, 8] {
+                for (own, start) in [(0, 1), (2, 1), (4, 3)] {
+                    let on = std::iter::repeat_n(terms.rate, honest);
+                    let others: Vec<_> = on.chain(rates(terms.rate, more, start)).collect();
+                    let found = share(&others, terms.rate * ONLINE[own]);
+                    assert!(found <= 1.0 + SLACK, "{terms:?} {honest} {others:?}: {found}");
+                    worst = worst.max(found);
+                    checked += 1;
+                }
+            }
+            let off: Vec<_> = std::iter::repeat_n(0.01 * terms.rate, honest).collect();
+            noticed += u32::from(share(&off, terms.rate) > 1.5);
+        }
+    }
+    println!("{checked} checked, {worst} of delta at most; {noticed} noticed");
+    assert!(checked >= 60 && worst > 0.1 && noticed >= 3, "{checked} {worst} {noticed}");
+}
+
 /// Both adjacencies of both mechanisms, the one that is not judged by two steps: presence, for
 /// randomized response, is the count alone and a replacement; a replacement, for Gaussian noise, is
 /// a removal and an addition. Either way `(e1 + e2, d1 + e^e1 d2)`.

@@ -1,0 +1,128 @@
+//! Exact intervals for counts of few events, where the normal approximation fails.
+//!
+//! The collected count `C` of a symbol is `x - Y + Z`: of the `x` participants that hold it, `Y` do
+//! not show it, binomial with probability `1 - p`; of the `m - x` others, `Z` do, binomial with
+//! probability `s`. It grows with `x` in the stochastic order. So the `x` for which neither
+//! `P(C <= c)` nor `P(C >= c)` is below `(1 - level)/2` form an interval, and it holds the truth with
+//! probability `level` at least (Clopper, Pearson 1934). Both probabilities are sums over the few
+//! values of `Y` and `Z` that are likely at all.
+//!
+//! For the population, `x` is itself binomial: each of `n` holders takes part with probability `q`.
+//! The number of participants is taken as observed, as by the variance of the estimate.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::math::binomial;
+use crate::math::search::last_where;
+
+/// The mass that sums leave out on either side: far less than what is left of any level.
+const OUTSIDE: f64 = 1e-13;
+
+/// The most holders that are tried: whole numbers as floating-point numbers.
+const MOST: u64 = 1 << 53;
+
+/// What becomes of a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coins {
+    /// The number of reports.
+    pub(super) reports: u64,
+    /// The probability that a holder's report does not show the symbol.
+    pub(super) miss: f64,
+    /// The probability that another report shows it.
+    pub(super) lie: f64,
+}
+
+/// An interval of whole numbers of holders.
+pub(super) type Holders = (u64, u64);
+
+impl Coins {
+    /// The interval for the participants that hold the symbol, from the `count` of reports that
+    /// show it. `tail` is what may lie outside on each side.
+    pub(super) fn among_participants(&self, count: u64, tail: f64) -> Holders {
+        interval(self.reports, |x| self.at_most(count, x), |x| self.below(count, x), tail)
+    }
+
+    /// The interval for the holders in the population, of whom each takes part with probability
+    /// `rate`; it ends at about `about`.
+    pub(super) fn in_population(&self, count: u64, rate: f64, tail: f64, about: f64) -> Holders {
+        let (at_most, below) = (RefCell::default(), RefCell::default());
+        let mixed = |n: u64, known: &RefCell<HashMap<u64, f64>>, f: &dyn Fn(u64) -> f64| -> f64 {
+            let (first, last) = binomial::bulk(n, rate, OUTSIDE);
+            let each = |j: u64| *known.borrow_mut().entry(j).or_insert_with(|| f(j));
+            // No more holders take part than there are reports.
+            let taking_part = (first..=last.min(self.reports)).zip(masses(n, rate, first, last));
+            taking_part.map(|(j, mass)| mass * each(j)).sum()
+        };
+        let at_most = |n: u64| mixed(n, &at_most, &|x| self.at_most(count, x));
+        let mut most = (2.0 * about) as u64 + 16;
+        while most < MOST && at_most(most) >= tail {
+            most *= 2;
+        }
+        interval(most, at_most, |n| mixed(n, &below, &|x| self.below(count, x)), tail)
+    }
+
+    /// `P(C < count)`.
+    fn below(&self, count: u64, holders: u64) -> f64 {
+        if count == 0 { 0.0 } else { self.at_most(count - 1, holders) }
+    }
+
+    /// `P(C <= count)` if so many of the participants hold the symbol.
+    fn at_most(&self, count: u64, holders: u64) -> f64 {
+        let others = self.reports.saturating_sub(holders);
+        let (first, last) = binomial::bulk(holders, self.miss, OUTSIDE);
+        let (least, most) = binomial::bulk(others, self.lie, OUTSIDE);
+        let mut lies = (least..=most).zip(masses(others, self.lie, least, most)).peekable();
+        // The lies that are few enough, for each number of misses.
+        let (mut few, mut sum) = (0.0, 0.0);
+        for (misses, mass) in (first..).zip(masses(holders, self.miss, first, last)) {
+            let allowed = i128::from(count) - i128::from(holders) + i128::from(misses);
+            while let Some((_, lie)) = lies.next_if(|(lies, _)| i128::from(*lies) <= allowed) {
+                few += lie;
+            }
+            sum += mass * few;
+        }
+        sum
+    }
+}
+
+/// The `x` up to `most` that neither tail excludes: `at_most` and `below` fall with `x`.
+fn interval(
+    most: u64,
+    at_most: impl Fn(u64) -> f64,
+    below: impl Fn(u64) -> f64,
+    tail: f64,
+) -> Holders {
+    let possible = |x: u64| at_most(x) >= tail;
+    let high = if !possible(0) {
+        0
+    } else if possible(most) {
+        most
+    } else {
+        last_where(0, most, possible)
+    };
+    let too_few = |x: u64| below(x) > 1.0 - tail;
+    let low = if !too_few(0) {
+        0
+    } else if too_few(most) {
+        most
+    } else {
+        last_where(0, most, too_few) + 1
+    };
+    (low.min(high), high)
+}
+
+/// `P(Bin(n, p) = k)` for `k` from `first` to `last`.
+fn masses(n: u64, p: f64, first: u64, last: u64) -> impl Iterator<Item = f64> {
+    let odds = p / (1.0 - p);
+    let mut mass = 0.0;
+    (first..=last).map(move |k| {
+        let fresh = k == first || !odds.is_finite() || mass == 0.0;
+        mass = if fresh {
+            binomial::pmf(n, k, p)
+        } else {
+            mass * ((n + 1 - k) as f64 / k as f64) * odds
+        };
+        mass
+    })
+}
