@@ -383,7 +383,7 @@ fn the_count_seen_under_zero_out() {
         );
         let (hidden, seen) = (answer(&line), answer(&format!("{line} --count seen")));
         let found = number(&seen, "epsilon");
-        assert!(found > attack && found > 4.0 * number(&hidden, "epsilon"), "{line}: {found}");
+        assert!(found > attack && found > 1.5 * number(&hidden, "epsilon"), "{line}: {found}");
         assert_eq!(hidden["count_seen"][shape], seen["epsilon"]);
         assert!(hidden["meaning"].as_str().unwrap().contains("Aggregators do see it"));
     }

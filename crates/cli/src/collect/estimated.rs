@@ -77,8 +77,8 @@ mod tests {
         let mut shown = table(&found(histogram(labels), counts()));
         insta::assert_snapshot!(fitted(&mut shown, 80), @r"
                 estimate    95 % (noise)  95 % (noise and sampling)
-         short     400.0  400.0 to 400.0             337.6 to 473.9
-         long      100.0  100.0 to 100.0              71.3 to 140.2
+         short     400.0  400.0 to 400.0             335.0 to 474.0
+         long      100.0  100.0 to 100.0              69.0 to 141.0
         ");
         let found = &found(histogram(None), counts())[1];
         assert_eq!((found.label.as_str(), found.estimate), ("1", 100.0));
