@@ -124,16 +124,20 @@ impl<'a> Route<'a> {
 /// The same with a table in place of each pair that is costly to evaluate. `outside` is the mass that
 /// each may lack.
 fn tabulated(pairs: Vec<Pairs>, outside: f64) -> Result<Vec<Pairs>, Error> {
-    let work: f64 = pairs.iter().map(|pair| pair.upper[0].work()).filter(|w| *w >= COSTLY).sum();
-    let coarseness = (work / MOST_WORK).max(1.0);
-    if coarseness > COARSEST {
+    let work = |pair: &Pairs| {
+        let lower = pair.lower.as_ref().map_or(0.0, |lower| lower[0].work());
+        pair.upper[0].work().max(lower)
+    };
+    let all: f64 = pairs.iter().map(work).filter(|work| *work >= COSTLY).sum();
+    let coarseness = (all / MOST_WORK).max(1.0);
+    if coarseness > table::COARSEST {
         return Err(refusals::MANY_GROUPS);
     }
     let table = |of: &[Box<dyn Pair>; 2], make: fn(&dyn Pair, f64, f64) -> Table| {
         [0, 1].map(|j| -> Box<dyn Pair> { Box::new(make(&*of[j], outside, coarseness)) })
     };
     let each = |pair: Pairs| {
-        if pair.upper[0].work() < COSTLY {
+        if work(&pair) < COSTLY {
             return pair;
         }
         let at_most = pair.lower.as_ref().unwrap_or(&pair.upper);
@@ -151,9 +155,6 @@ const COSTLY: f64 = 4.0;
 
 /// The work for one cell of all pairs at which tables become coarser.
 const MOST_WORK: f64 = 512.0;
-
-/// Tables are at most this many times as coarse.
-const COARSEST: f64 = 4.0;
 
 /// Releases, each with its pairs.
 struct Composition<'a> {

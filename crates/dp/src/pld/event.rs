@@ -102,6 +102,8 @@ const MOST_LEAVES: usize = 512;
 fn cost(event: &Event) -> usize {
     match event {
         Event::RandomAllocation { .. } => 16,
+        Event::ImportanceSampled { .. } => 32,
+        Event::SampledCountSeen { dummy_rate, .. } if *dummy_rate > 0.0 => 32,
         Event::CountOnly { .. } => 4,
         _ => 1,
     }

@@ -37,6 +37,7 @@ use super::noise::Bound;
 use super::opposed::Opposed;
 use super::pair::Pair;
 use super::symmetric::Symmetric;
+use super::table::Table;
 use crate::math::search::last_where;
 use crate::math::{binomial, exp, ln, sqrt};
 use crate::{Adjacency, Error, Shape};
@@ -230,14 +231,15 @@ impl Builder<'_> {
                 Adjacency::ZeroOut => self.both_ways(crowd, Form::Turn),
                 // With one rate, values are at least as far apart from each other.
                 Adjacency::Replace if self.seen.one_rate() => continue,
-                Adjacency::Replace => self.symmetric(|| {
+                Adjacency::Replace => {
                     let turn = |reversed| self.upper(crowd, Form::Turn, reversed);
-                    vec![turn(false), turn(true), self.upper(crowd, Form::Values, false)]
-                }),
+                    let values = self.upper(crowd, Form::Values, false);
+                    self.symmetric(&[turn(false), turn(true), values])
+                }
             });
         }
         uppers.push(if self.context.adjacency != Adjacency::AddRemove && self.seen.one_rate() {
-            self.symmetric(|| vec![self.upper(everybody, Form::Values, false)])
+            self.symmetric(&[self.upper(everybody, Form::Values, false)])
         } else {
             let shown = (self.seen.rate - self.seen.default_rate) / (1.0 - self.seen.default_rate);
             let left = defaults + self.left(others - defaults, shown);
@@ -250,9 +252,10 @@ impl Builder<'_> {
                     }
                     [false, true].map(|reversed| self.exchanged(crowd, reversed))
                 }
-                _ => self.symmetric(|| {
-                    [Form::Sent, Form::Unsent].map(|form| self.upper(crowd, form, false)).into()
-                }),
+                _ => {
+                    let forms = [Form::Sent, Form::Unsent];
+                    self.symmetric(&forms.map(|form| self.upper(crowd, form, false)))
+                }
             }
         });
         uppers
@@ -315,11 +318,16 @@ impl Builder<'_> {
             .map(|reversed| -> Box<dyn Pair> { Box::new(self.upper(crowd, form, reversed)) })
     }
 
-    fn symmetric(&self, curves: impl Fn() -> Vec<Mixture>) -> Upper {
-        [0, 1].map(|_| -> Box<dyn Pair> {
-            let boxed = |curve| -> Box<dyn Pair> { Box::new(curve) };
-            Box::new(Symmetric { curves: curves().into_iter().map(boxed).collect() })
-        })
+    /// In a composition the curves are tables, which are evaluated on both sides of 0.
+    fn symmetric(&self, curves: &[Mixture]) -> Upper {
+        let boxed: [Vec<Box<dyn Pair>>; 2] = if self.context.total == 1 {
+            [0, 1].map(|_| curves.iter().map(|curve| Box::new(curve.clone()) as _).collect())
+        } else {
+            let table = |curve| Table::pessimistic(curve, self.outside, 1.0);
+            let tables: Vec<_> = curves.iter().map(|curve| table(curve)).collect();
+            [0, 1].map(|_| tables.iter().map(|table| Box::new(table.clone()) as _).collect())
+        };
+        boxed.map(|curves| -> Box<dyn Pair> { Box::new(Symmetric { curves }) })
     }
 
     fn upper(&self, crowd: Crowd, form: Form, reversed: bool) -> Mixture {
@@ -332,12 +340,13 @@ impl Builder<'_> {
     }
 
     fn masses(&self, crowd: Crowd, form: Form, grouping: Grouping) -> Vec<(f64, f64)> {
-        // A composition evaluates every group for every cell of its lattice. With dummies the two
-        // ends are not as close.
+        // A composition evaluates every group for every cell of its lattice, and every curve of a
+        // symmetric pair for itself. With dummies the two ends are not as close.
         let (tolerance, most) = match (self.context.total, self.seen.dummy_rate > 0.0) {
             (1, false) => (2e-6, 1 << 20),
             (1, true) => (5e-5, 1 << 20),
-            _ => (1e-4, self.context.groups(256)),
+            _ if self.context.adjacency == Adjacency::AddRemove => (1e-4, self.context.groups(256)),
+            _ => (1e-4, self.context.groups(64)),
         };
         let counts = Counts::new(crowd.others, crowd.sending, self.outside);
         counts.grouped(self.stride(crowd, form, tolerance), most, grouping)

@@ -89,7 +89,8 @@ impl Pair for Symmetric {
     }
 
     fn work(&self) -> f64 {
-        2.0 * self.curves.iter().map(|curve| curve.work()).sum::<f64>()
+        // Points on both sides, put in order.
+        4.0 + 2.0 * self.curves.iter().map(|curve| curve.work()).sum::<f64>()
     }
 
     fn sketch(&self, outside: f64) -> Vec<(f64, f64)> {

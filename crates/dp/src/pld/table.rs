@@ -10,8 +10,14 @@ const BULK: f64 = 1.0 / 512.0;
 /// ... and this part of their distance from it.
 const TAIL: f64 = 1.0 / 128.0;
 
+/// A table is made coarser if it needs more evaluations of single groups than this ...
+const MOST_EVALUATIONS: f64 = 2.5e5;
+
+/// ... but not coarser than this many times.
+pub(super) const COARSEST: f64 = 4.0;
+
 /// A pair that is at least, or at most, as bad as another one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Table {
     atoms: Atoms,
     total_variation: f64,
@@ -99,6 +105,11 @@ fn points(pair: &dyn Pair, outside: f64, coarseness: f64) -> Vec<f64> {
         let tail = coarseness * TAIL * (at - middle).abs();
         at += bulk.max(tail).max(1e-15 * at.abs());
         points.push(at);
+    }
+    // Coarser, where the bulk is so narrow that all together would take too long.
+    let excess = points.len() as f64 * pair.work() / MOST_EVALUATIONS;
+    if excess > 1.0 && coarseness < COARSEST {
+        return self::points(pair, outside, (coarseness * excess).min(COARSEST));
     }
     points
 }
