@@ -160,11 +160,26 @@ pub enum Event {
         /// `randomized_response`.
         of: Box<Event>,
     },
-    /// Each device takes part in exactly one of `slots` releases, chosen uniformly and in secret.
+    /// Each device takes part in exactly `selected` of `slots` releases, chosen uniformly and in
+    /// secret.
     RandomAllocation {
         /// How many releases.
         slots: u64,
-        /// Each release.
+        /// In how many of them a device takes part.
+        #[serde(default = "one_unit")]
+        selected: u64,
+        /// Not uniformly: in the first of them for which a coin of probability `1/slots` comes up
+        /// heads, if it ever does.
+        #[serde(default, skip_serializing_if = "is_false")]
+        donation: bool,
+        /// If given, the number of contributions to every release is seen, and this is how many
+        /// *other* devices there are, which all choose in the same way.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        population: Option<u64>,
+        /// Shape of one contribution, which matters only if the counts are seen.
+        #[serde(default)]
+        shape: Shape,
+        /// Each release. A `shuffled` one stands for the reports of all slots together.
         of: Box<Event>,
     },
     /// Several events in any order. Each may depend on the results of the earlier ones.
@@ -187,6 +202,11 @@ fn one() -> f64 {
 
 fn one_unit() -> u64 {
     1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Event {
@@ -275,8 +295,14 @@ impl Event {
                 at_least_one("n", *n)?;
                 of.check()?;
             }
-            Self::RandomAllocation { slots, of } => {
+            Self::RandomAllocation { slots, selected, population, of, .. } => {
                 at_least_one("slots", *slots)?;
+                at_least_one("selected", *selected)?;
+                in_range("selected", *selected as f64, selected <= slots, "at most the slots")?;
+                if let Some(population) = population {
+                    at_least_one("population", *population)?;
+                    at_most("population", *population, LARGEST_POPULATION)?;
+                }
                 of.check()?;
             }
             Self::Composed { of } => of.iter().try_for_each(Self::check)?,

@@ -6,9 +6,10 @@
 //! relative precision ([`law`], [`convolve`], [`compose`]). Single releases need none of that:
 //! their divergence is a closed form or a sum.
 
+mod allocated;
 mod compose;
 mod convolve;
-mod counts;
+pub(crate) mod counts;
 mod event;
 pub(crate) mod fft;
 mod lattice;
@@ -29,7 +30,7 @@ mod tilt;
 
 use compose::{Part, epsilon_lower, epsilon_upper_beside};
 pub(crate) use compose::{epsilon, epsilon_upper};
-use event::{Context, Leaf, Pairs, leaves, plain_gaussian};
+use event::{Context, Pairs, leaves, plain_gaussian};
 use pair::Pair;
 use table::Table;
 
@@ -70,15 +71,15 @@ pub(crate) fn event_epsilon_upper(
 }
 
 /// How an event is counted.
-enum Route<'a> {
+enum Route {
     /// By a closed form, a sum, or a bound specific to the event.
     Known(Bracket, &'static str),
     /// By composing pairs.
-    Composed(Composition<'a>),
+    Composed(Composition),
 }
 
-impl<'a> Route<'a> {
-    fn of(event: &'a Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<Self, Error> {
+impl Route {
+    fn of(event: &Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<Self, Error> {
         let leaves = leaves(event)?;
         if leaves.is_empty() {
             return Ok(Self::Known(Bracket { lower: 0.0, upper: 0.0 }, "nothing happened"));
@@ -95,40 +96,41 @@ impl<'a> Route<'a> {
         {
             return Ok(Self::Known(epsilon, method));
         }
-        let mut pairs = Vec::with_capacity(leaves.len());
+        let mut parts = Vec::with_capacity(leaves.len());
         let mut outcomes = 0;
-        for (leaf, _) in &leaves {
-            let found = context.pairs(leaf)?;
-            outcomes += found.upper.iter().map(|pair| pair.outcomes()).sum::<usize>();
-            if outcomes > MOST_OUTCOMES {
-                return Err(refusals::MANY_OUTCOMES);
+        for (leaf, times) in &leaves {
+            for (pairs, each) in context.parts(leaf)? {
+                outcomes += pairs.upper.iter().map(|pair| pair.outcomes()).sum::<usize>();
+                if outcomes > MOST_OUTCOMES {
+                    return Err(refusals::MANY_OUTCOMES);
+                }
+                parts.push((pairs, times.saturating_mul(each)));
             }
-            pairs.push(found);
         }
-        let outside: f64 =
-            pairs.iter().zip(&leaves).map(|(pair, (_, times))| pair.outside * *times as f64).sum();
+        let outside: f64 = parts.iter().map(|(pair, times)| pair.outside * *times as f64).sum();
         let rest = delta - outside;
         if !(rest > 0.0) {
             return Ok(Self::Known(Bracket { lower: 0.0, upper: f64::INFINITY }, COMPOSED));
         }
-        if let ([pair], [(_, 1)]) = (&pairs[..], &leaves[..]) {
+        if let [(pair, 1)] = &parts[..] {
             let exact = pair.attained && pair.lower.is_none();
             let method = if exact { EXACT } else { "hockey-stick divergence of a dominating pair" };
             return Ok(Self::Known(single(pair, rest, delta), method));
         }
-        let pairs = tabulated(pairs, 1e-7 * rest / total as f64)?;
-        Ok(Self::Composed(Composition { leaves, pairs, rest }))
+        let parts = tabulated(parts, 1e-7 * rest / total as f64)?;
+        Ok(Self::Composed(Composition { parts, rest }))
     }
 }
 
 /// The same with a table in place of each pair that is costly to evaluate. `outside` is the mass that
 /// each may lack.
-fn tabulated(pairs: Vec<Pairs>, outside: f64) -> Result<Vec<Pairs>, Error> {
+fn tabulated(parts: Vec<(Pairs, u64)>, outside: f64) -> Result<Vec<(Pairs, u64)>, Error> {
     let work = |pair: &Pairs| {
         let lower = pair.lower.as_ref().map_or(0.0, |lower| lower[0].work());
         pair.upper[0].work().max(lower)
     };
-    let all: f64 = pairs.iter().map(work).filter(|work| *work >= COSTLY).sum();
+    let all = parts.iter().map(|(pair, _)| work(pair));
+    let all: f64 = all.filter(|work| *work >= COSTLY).sum();
     let coarseness = (all / MOST_WORK).max(1.0);
     if coarseness > table::COARSEST {
         return Err(refusals::MANY_GROUPS);
@@ -144,7 +146,7 @@ fn tabulated(pairs: Vec<Pairs>, outside: f64) -> Result<Vec<Pairs>, Error> {
         let lower = pair.attained.then(|| table(at_most, Table::optimistic));
         Pairs { upper: table(&pair.upper, Table::pessimistic), lower, ..pair }
     };
-    Ok(pairs.into_iter().map(each).collect())
+    Ok(parts.into_iter().map(|(pair, times)| (each(pair), times)).collect())
 }
 
 /// The most outcomes that all pairs together hold in memory: 64 MB, if both ends differ.
@@ -156,23 +158,19 @@ const COSTLY: f64 = 4.0;
 /// The work for one cell of all pairs at which tables become coarser.
 const MOST_WORK: f64 = 512.0;
 
-/// Releases, each with its pairs.
-struct Composition<'a> {
-    leaves: Vec<Leaf<'a>>,
-    pairs: Vec<Pairs>,
+/// Releases.
+struct Composition {
+    /// The pairs of each, and how often it occurs.
+    parts: Vec<(Pairs, u64)>,
     /// What remains of delta after the pairs' own parts are subtracted.
     rest: f64,
 }
 
-impl Composition<'_> {
+impl Composition {
     /// The pairs of one direction (0: the device leaves, 1: it joins), for the upper or the lower
     /// end.
     fn parts(&self, direction: usize, lower: bool) -> Vec<Part<'_>> {
-        self.pairs
-            .iter()
-            .zip(&self.leaves)
-            .map(|(pairs, (_, times))| (pairs.end(direction, lower), *times))
-            .collect()
+        self.parts.iter().map(|(pairs, times)| (pairs.end(direction, lower), *times)).collect()
     }
 
     fn upper(&self) -> f64 {
@@ -181,11 +179,11 @@ impl Composition<'_> {
     }
 
     fn bracket(&self, delta: f64) -> Bracket {
-        let attained = self.pairs.iter().all(|pair| pair.attained);
+        let attained = self.parts.iter().all(|(pair, _)| pair.attained);
         if !attained {
             return Bracket { lower: 0.0, upper: self.upper() };
         }
-        let one_law = self.pairs.iter().all(|pair| pair.lower.is_none());
+        let one_law = self.parts.iter().all(|(pair, _)| pair.lower.is_none());
         let forward = if one_law {
             epsilon(&self.parts(0, false), self.rest)
         } else {

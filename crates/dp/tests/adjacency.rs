@@ -39,7 +39,15 @@ fn table() -> Vec<(Event, &'static str, &'static str)> {
         shape,
     };
     let count = Event::CountOnly { rate, population };
-    let allocated = |of: &Event| Event::RandomAllocation { slots: 5, of: boxed(of) };
+    let allocation = |selected, donation, population, of: &Event| Event::RandomAllocation {
+        slots: 5,
+        selected,
+        donation,
+        population,
+        shape,
+        of: boxed(of),
+    };
+    let allocated = |of: &Event| allocation(1, false, None, of);
     let poisson = |of: &Event| Event::PoissonSampled { rate, of: boxed(of) };
     let subset =
         |of: &Event| Event::SampledWithoutReplacement { population: 50, sample: 10, of: boxed(of) };
@@ -53,8 +61,22 @@ fn table() -> Vec<(Event, &'static str, &'static str)> {
         (seen(0.3), "xxx", "---"),
         (important, "xxx", "---"),
         (count, "xxx", "---"),
-        (allocated(&gaussian), "x-x", "---"),
-        (allocated(&laplace), "---", "---"),
+        (allocated(&pure), "x--", "---"),
+        (allocated(&approximate), "x--", "---"),
+        (allocated(&poisson(&approximate)), "x--", "---"),
+        (allocated(&zcdp), "---", "---"),
+        (allocated(&several), "---", "---"),
+        (allocated(&response), "---", "---"),
+        (allocated(&shuffled), "-x-", "---"),
+        (allocation(2, false, None, &shuffled), "---", "---"),
+        (allocation(2, false, None, &pure), "x--", "---"),
+        (allocation(2, true, None, &gaussian), "---", "---"),
+        (poisson(&allocation(2, false, None, &gaussian)), "---", "---"),
+        (allocation(1, false, Some(50), &gaussian), "---", "---"),
+        (poisson(&allocation(1, false, Some(50), &gaussian)), "x--", "---"),
+        (poisson(&allocation(1, false, Some(50), &laplace)), "x--", "---"),
+        (poisson(&allocation(1, false, Some(50), &discrete)), "---", "---"),
+        (poisson(&allocation(1, true, Some(50), &gaussian)), "---", "---"),
         (poisson(&pure), "x--", "xxx"),
         (poisson(&approximate), "x--", "xxx"),
         (poisson(&zcdp), "---", "xxx"),
@@ -73,6 +95,13 @@ fn table() -> Vec<(Event, &'static str, &'static str)> {
         table.push((noise.clone(), "xxx", "xxx"));
         table.push((poisson(noise), "xxx", "xxx"));
         table.push((subset(noise), "-xx", "-xx"));
+    }
+    for noise in [&gaussian, &discrete, &distributed, &laplace] {
+        table.push((allocated(noise), "x-x", "---"));
+        table.push((allocated(&poisson(noise)), "x-x", "---"));
+        table.push((poisson(&allocated(noise)), "x-x", "---"));
+        table.push((allocation(1, true, None, noise), "x-x", "---"));
+        table.push((allocation(2, false, None, noise), "x-x", "---"));
     }
     table.push((laplace.clone(), "xxx", "xxx"));
     table.push((poisson(&laplace), "xxx", "xxx"));

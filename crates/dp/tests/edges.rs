@@ -68,6 +68,10 @@ fn a_few_black_boxes_cost_at_most_their_sum() {
     let shuffle = Event::Shuffled { n: 10_000, of: Box::new(Event::PureDp { epsilon: 4.0 }) };
     let allocation = Event::RandomAllocation {
         slots: 10,
+        selected: 1,
+        donation: false,
+        population: None,
+        shape: Shape::Vector,
         of: Box::new(Event::Gaussian { sigma: 5.0, sensitivity: 1.0 }),
     };
     for (event, adjacency) in [(shuffle, Adjacency::Replace), (allocation, Adjacency::AddRemove)] {

@@ -8,6 +8,8 @@
 //! Nothing is drawn at random but the parameters, from fixed seeds, and the bounds are theorems:
 //! the false-alarm rate is zero.
 
+mod allocated;
+mod allocated_discrete;
 mod brute;
 mod continuous;
 mod counts;

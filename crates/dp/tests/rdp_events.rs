@@ -254,7 +254,14 @@ fn what_has_no_renyi_bound_says_so() {
     let gaussian = Event::Gaussian { sigma: 1.0, sensitivity: 1.0 };
     let without = [
         Event::Shuffled { n: 100, of: Box::new(response.clone()) },
-        Event::RandomAllocation { slots: 10, of: Box::new(gaussian) },
+        Event::RandomAllocation {
+            slots: 10,
+            selected: 1,
+            donation: false,
+            population: None,
+            shape: Shape::Vector,
+            of: Box::new(gaussian),
+        },
         Event::SampledCountSeen {
             rate: 0.1,
             population: 100,

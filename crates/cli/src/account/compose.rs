@@ -38,8 +38,9 @@ use crate::output::WithHint;
     importance_sampled default_rate rate population sigma defaults=0\n    \
     dummy_rate=0 shape=vector\n  \
     count_only rate population            shuffled n of\n  \
-    random_allocation slots of            composed of\n  \
-    repeated times of\n\n\
+    random_allocation slots of selected=1 donation=false population\n    \
+    shape=vector\n  \
+    composed of                           repeated times of\n\n\
     docs/privacy-accounting.md has the units, the ranges and the rules for nesting.\n\n\
     Events of dp-accounting, as json.dumps(event.to_named_tuple()) writes them:\n  \
     echo '[\"dp_accounting.dp_event\",\"GaussianDpEvent\",5.1]' |\n    \

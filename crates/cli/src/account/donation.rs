@@ -6,7 +6,7 @@ use serde_json::json;
 use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, allocation};
 
-use super::flags::{at_least, delta, explain, positive, whole};
+use super::flags::{at_least, delta, explain, positive, rate, whole};
 use super::report::{Among, Detail, Report, View, bracket};
 use crate::vocabulary::Epsilon;
 
@@ -14,9 +14,10 @@ use crate::vocabulary::Epsilon;
 #[command(
     override_usage = "sotto account donation [OPTIONS] --epsilon <EPSILON>\n         \
     --delta <DELTA> --slots <M>",
-    after_help = "Each slot releases a sum with the Gaussian noise that gives --epsilon at --delta. The \
-    formula is the paper's, the other bounds are numeric, and the best of all is the answer. All hold at \
-    twice --delta.\n\n\
+    after_help = "Each slot releases a sum with the Gaussian noise that gives --epsilon at --delta. A \
+    device tosses a coin of probability 1/M before each slot and takes the first for which it comes up \
+    heads. The answer is that of the exact law. The paper's formula, Poisson sampling and one of the \
+    slots for certain are shown for comparison. All hold at twice --delta.\n\n\
     Example:\n  sotto account donation --epsilon 1 --delta 1e-8 --slots 100"
 )]
 pub(super) struct DonationArgs {
@@ -29,18 +30,23 @@ pub(super) struct DonationArgs {
     /// The number of slots to choose from.
     #[arg(long, value_name = "M", value_parser = whole, allow_negative_numbers = true)]
     slots: u64,
+    /// The probability that a device takes part in the series at all: one coin before all slots.
+    #[arg(long, value_name = "RATE", default_value_t = 1.0, allow_negative_numbers = true)]
+    rate: f64,
 }
 
 impl DonationArgs {
     pub(super) fn report(self) -> Result<Report> {
         let (epsilon, delta) = (positive("--epsilon", self.epsilon)?, delta(self.delta)?);
         let slots = at_least("--slots", self.slots, 1)?;
-        let found = allocation::donation(epsilon, delta, slots).map_err(explain)?;
+        let rate = positive("--rate", rate(self.rate)?)?;
+        let found = allocation::donation(epsilon, delta, slots, rate).map_err(explain)?;
         let allocated = found.random_allocation;
         // The paper states a larger delta than its formula needs.
         let stated = format!("{} (the paper's)", up(found.formula_delta));
         let details = vec![
             Detail::whole("slots", slots),
+            Detail::text("rate", rate.into(), exact(rate)),
             Detail::text("slot_epsilon", epsilon.into(), exact(epsilon)),
             Detail::text("slot_delta", delta.into(), exact(delta)),
             Detail::text("formula", json!(Epsilon(found.formula)), up(found.formula)),
@@ -61,8 +67,8 @@ impl DonationArgs {
         let share = 100.0 * found.participation;
         let note = format!(
             "Of the willing devices {share:.1} % find a slot, the others stay silent. Nobody may see \
-             who found which, nor how many did: this is the paper's model. What a slot asks must not \
-             depend on the results of earlier ones; if it does, poisson and formula still hold."
+             who found which, nor how many did: this is the paper's model. What a slot asks may depend \
+             on the results of earlier ones."
         );
         Ok(Report {
             epsilon: found.best.upper,

@@ -19,13 +19,13 @@
 //! `1-q + q y`, which is not smaller. So `F_i <= G_i`. All of it holds given the past, so that
 //! queries may depend on earlier releases here too.
 //!
-//! **A lower end.** All `w_i` are at least `v = q (1-q)^(m-1)`, so `F` is at least
-//! `1 + m v (L - 1)` in convex order, and `E(F - a)_+ >= m v E(L - 1 - (a - 1)/(m v))_+`. And
-//! `w_0 = 1/m`: the one-slot bound of [`super`] holds as well.
+//! **Its own law** is better than both: the terms are independent, and the sum of the first `2n` is
+//! that of the first `n` plus `(1-q)^n` times another one ([`super::law`]). With one coin of
+//! probability `r` for the whole series before all that, the ratio is `1 + r (F - 1)`.
 
-use super::Allocation;
-use crate::error::{Error, at_least_one, in_range, positive};
-use crate::math::{down, exp, expm1, ln, ln_sampled, log1p, sqrt, up};
+use super::{Allocation, Schedule, Slot};
+use crate::error::{Error, at_least_one, in_range, positive, rate as probability};
+use crate::math::{down, expm1, ln, ln_sampled, log1p, sqrt, up};
 use crate::pld::mixture::Mixture;
 use crate::{Adjacency, Bracket, Event, Shape, closed, pld, rdp};
 
@@ -66,46 +66,63 @@ pub struct Donation {
     pub method: &'static str,
 }
 
-/// The cost of donating to the first of `slots` releases for which a coin of probability `1/slots`
-/// comes up heads, where the noise makes each release alone `(epsilon, delta)`-differentially
-/// private. All answers hold at `2 delta`.
+/// The cost of a series to which a device donates with probability `rate`, namely to the first of
+/// `slots` releases for which a coin of probability `1/slots` comes up heads. The noise makes each
+/// release alone `(epsilon, delta)`-differentially private. All answers hold at `2 delta`.
 ///
 /// Assumed: add/remove neighbours of norm at most 1 in units of the clip, and coins that nobody
 /// sees. Queries may depend on earlier releases.
-pub fn donation(epsilon: f64, delta: f64, slots: u64) -> Result<Donation, Error> {
+pub fn donation(epsilon: f64, delta: f64, slots: u64, rate: f64) -> Result<Donation, Error> {
     positive("epsilon", epsilon)?;
     at_least_one("slots", slots)?;
+    probability("rate", rate)?;
+    positive("rate", rate)?;
     let range = "above 0 and below 1/2: the answer holds at twice as much";
     in_range("delta", delta, delta > 0.0 && delta < 0.5, range)?;
     let m = slots as f64;
     let sigma = closed::gaussian_sigma(epsilon, delta)?;
     let each = ln_sampled(1.0 / m, epsilon);
     let formula = up(each * sqrt(-2.0 * ln(delta) * m) + 0.5 * m * each * each, ROUNDING);
+    let formula = up(ln_sampled(rate, formula), ROUNDING);
     let twice = 2.0 * delta;
-    let poisson = poisson(slots, sigma, twice)?;
-    let allocation = Allocation::new(slots, sigma, twice)?;
-    let random = allocation.epsilon();
+    let poisson = sampled(slots, sigma, twice, rate)?;
+    let of = |schedule: Schedule| {
+        let law = Allocation::new(Slot::Gaussian { sigma }, schedule.sampled(rate), twice);
+        law.epsilon(twice)
+    };
+    let random = of(Schedule::uniform(slots))?;
+    let own = of(Schedule::donation(slots))?;
     let candidates = [
+        (own.upper, "exact law of the donation"),
         (random.upper, "random allocation"),
         (poisson.upper, "Poisson sampling"),
-        (allocation.plain.upper, "one known release"),
         (formula, "formula"),
     ];
     let (upper, method) = candidates
         .into_iter()
         .fold((f64::INFINITY, "none"), |best, next| if next.0 < best.0 { next } else { best });
-    let lower = lower_end(&allocation, m).min(upper);
     Ok(Donation {
         formula,
         formula_delta: ((m + 1.0) * delta).min(1.0),
         poisson,
         random_allocation: Some(random),
-        best: Bracket { lower, upper },
+        best: Bracket { lower: own.lower.min(upper), upper },
         delta: twice,
         sigma,
-        participation: -expm1(m * log1p(-1.0 / m)),
+        participation: -expm1(m * log1p(-1.0 / m)) * rate,
         method,
     })
+}
+
+/// [`poisson`] after a coin of probability `rate` for all of it: `(ln(1 + r (e^eps - 1)), r delta)`
+/// for each `(eps, delta)`. The lower end is known for the rate 1 only.
+fn sampled(slots: u64, sigma: f64, delta: f64, rate: f64) -> Result<Bracket, Error> {
+    if rate == 1.0 {
+        return poisson(slots, sigma, delta);
+    }
+    let own = down(delta / rate, ROUNDING);
+    let upper = if own < 1.0 { poisson(slots, sigma, own)?.upper } else { 0.0 };
+    Ok(Bracket { lower: 0.0, upper: up(ln_sampled(rate, upper), ROUNDING) })
 }
 
 /// The `slots`-fold composition of Poisson sampling at rate `1/slots`.
@@ -128,15 +145,4 @@ fn poisson(slots: u64, sigma: f64, delta: f64) -> Result<Bracket, Error> {
     // The rate is rounded up, so the lower end is lowered by as much.
     let lower = down(found.lower, ROUNDING).min(renyi);
     Ok(Bracket { lower, upper: found.upper.min(renyi) })
-}
-
-/// Explained in the module documentation.
-fn lower_end(allocation: &Allocation, slots: f64) -> f64 {
-    let share = if slots > 1.0 { exp((slots - 1.0) * log1p(-1.0 / slots)) } else { 1.0 };
-    let share = down(share, 1e-9);
-    let most = allocation.plain.upper;
-    let by_mean = allocation.lower.as_ref().map_or(0.0, |mean| {
-        mean.solve(|epsilon| share * mean.forward(log1p(expm1(epsilon) / share)), most)
-    });
-    by_mean.max(allocation.one_slot)
 }

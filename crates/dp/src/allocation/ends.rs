@@ -1,14 +1,13 @@
-//! The mean of the likelihood ratios of all slots, rounded up and down in convex order.
+//! The likelihood ratio of a schedule of slots, rounded up and down in convex order, as a pair.
 
-use super::law::{Budget, Cells, End, Law, Sticks};
-use crate::math::normal::{density, quantile_of_ln_upper_tail, upper_tail};
+use super::law::{Budget, End, Law};
+use super::schedule::{MOST_SLOTS, Schedule};
+use super::slot::{Ratio, Slot, TRIM};
+use super::sticks::Sticks;
 use crate::math::search::crossing;
-use crate::math::{exp, expm1, ln, sqrt};
+use crate::math::{exp, expm1, ln, log1p, sqrt};
 
-/// The part of delta that each trimming may cost; there are fewer than a hundred.
-const TRIM: f64 = 1e-7;
-
-/// Roughly how many products one end may take; this sets the number of points.
+/// Roughly how many products one end may take; this sets the most points.
 const WORK: f64 = 1.6e7;
 
 /// The same for more slots than [`MANY`], where errors add up for longer.
@@ -17,16 +16,11 @@ const MORE_WORK: f64 = 6e7;
 /// See [`MORE_WORK`].
 const MANY: u64 = 1 << 14;
 
-/// The fewest and the most points of a law.
-const POINTS: (f64, f64) = (700.0, 2_400.0);
+/// The points of a law, and as many more for each convolution: errors add up.
+const POINTS: (f64, f64) = (500.0, 40.0);
 
-/// How many leading bits of the number of slots are kept: more would cost a convolution each, and
-/// move epsilon by less than one part in ten thousand.
-const BITS: u32 = 12;
-
-/// The upper end counts more slots than this as this many (fewer are worse), and there is no lower
-/// end for them.
-const MOST_SLOTS: u64 = 1 << 30;
+/// No law needs more points.
+const MOST_POINTS: f64 = 2_400.0;
 
 /// `ln(largest value * slots / delta)` and its inverse must stay below this. Products of masses
 /// that underflow, at most 1e-308, then lose less than 1e-30 of what trimming does, for ten million
@@ -37,216 +31,317 @@ const FARTHEST: f64 = 600.0;
 /// grid.
 const NARROWEST: f64 = 1e9;
 
-/// Relative error of a cell's mass, in addition to that of the square in the exponent: a few dozen
-/// roundings.
-const MASS_TRUST: f64 = 1e-14;
-
 /// Error of the logarithm of a sum: four roundings for each of at most 60 convolutions, and the
 /// rounding of logarithms up to [`FARTHEST`].
-const VALUE_TRUST: f64 = 4e-13;
+const VALUE_TRUST: f64 = 1e-12;
 
 /// The relative precision to which the trimmed mass is known.
 const TRIM_TRUST: f64 = 1e-2;
 
-/// Gauss-Legendre nodes and weights (halved: they sum to 1/2), eight points.
-const NODES: [(f64, f64); 4] = [
-    (0.183_434_642_495_649_8, 0.181_341_891_689_181),
-    (0.525_532_409_916_329, 0.156_853_322_938_943_65),
-    (0.796_666_477_413_626_7, 0.111_190_517_226_687_24),
-    (0.960_289_856_497_536_3, 0.050_614_268_145_188_13),
-];
-
-/// The likelihood ratio `Y` of one slot: `ln Y` is normal with variance `1/sigma^2`, `E Y = 1`.
-#[derive(Clone, Copy, Debug)]
-struct Ratio {
-    sigma: f64,
-    /// `ln` of the range outside of which there is almost no mass.
-    bottom: f64,
-    top: f64,
-}
-
-impl Ratio {
-    fn new(sigma: f64, slots: f64, delta: f64) -> Self {
-        // Below `bottom` with a probability of TRIM delta/slots; above `top`, with Y as a density,
-        // of TRIM delta.
-        let z = quantile_of_ln_upper_tail(ln(TRIM * delta) - ln(slots));
-        let x = quantile_of_ln_upper_tail(ln(TRIM * delta));
-        let half = 0.5 / sigma;
-        Self { sigma, bottom: -(half + z) / sigma, top: (half + x) / sigma }
-    }
-
-    /// The standard normal quantile of the value with this logarithm.
-    fn quantile(&self, ln_y: f64) -> f64 {
-        ln_y * self.sigma + 0.5 / self.sigma
-    }
-
-    /// The law on a grid of about `points` points.
-    fn law(&self, end: End, points: f64) -> Law {
-        let width = (self.top - self.bottom) / points;
-        let first = (self.bottom / width).floor() as i64;
-        let last = (self.top / width).ceil() as i64;
-        let half = 0.5 * width * self.sigma;
-        let growth = expm1(width);
-        let cell = |k: i64| {
-            let (mut total, mut upper) = (0.0, 0.0);
-            let middle = self.quantile((k as f64 + 0.5) * width);
-            for (x, weight) in NODES.iter().flat_map(|(x, w)| [(-x, w), (*x, w)]) {
-                let p = 2.0 * half * weight * density(middle + half * x);
-                total += p;
-                upper += p * expm1(0.5 * width * (1.0 + x)) / growth;
-            }
-            (total, upper)
-        };
-        let (total, upper) = (first..last).map(cell).unzip();
-        let mut law = Cells { width, first, total, upper }.rounded(end);
-        // Mass below the first point moves up to it, mass above the last moves down.
-        let ends = (first as f64 * width, last as f64 * width);
-        let low = upper_tail(-self.quantile(ends.0));
-        law.mass[0] += low;
-        law.low += low;
-        law.lift += low * exp(ends.0);
-        if let Some(top) = law.mass.last_mut() {
-            *top += upper_tail(self.quantile(ends.1));
-        }
-        law.cut += upper_tail(self.quantile(ends.1) - 1.0 / self.sigma);
-        law
-    }
-}
-
-/// One end of the law of the mean ratio `L`.
+/// One end of the law of the ratio `L` of a schedule.
 #[derive(Debug)]
-pub(super) struct Mean {
+pub(crate) struct Mean {
     sticks: Sticks,
     end: End,
     /// Relative error of its masses.
     trust: f64,
-    delta: f64,
+    /// `L = 1 - moved + scale S`.
+    pub(super) moved: f64,
+    pub(super) scale: f64,
 }
 
 impl Mean {
-    /// `None` where sigma is too small or too large for the grid.
-    pub(super) fn new(slots: u64, sigma: f64, delta: f64, end: End) -> Option<Self> {
-        if end == End::Lower && slots > MOST_SLOTS {
+    /// The law of a schedule of releases; `None` for one slot, and where the noise is too small or
+    /// too large for the grid. Parts of the law that matter less than `delta` are rounded away.
+    pub(super) fn of(slot: &Slot, schedule: Schedule, delta: f64, end: End) -> Option<Self> {
+        if schedule.slots == 1 {
             return None;
         }
-        let slots = few_bits(slots.min(MOST_SLOTS), end);
-        let terms = slots as f64;
-        let mut sigma = sigma;
-        if sigma * sqrt(terms) > NARROWEST {
-            // More noise is post-processing: less noise still gives a valid upper end.
-            if end == End::Lower {
-                return None;
+        if schedule.slots > MOST_SLOTS && schedule.decay != 0.0 && end == End::Upper {
+            // A donation is never worse than random allocation.
+            return Self::of(slot, Schedule { decay: 0.0, ..schedule }, delta, end);
+        }
+        let narrowest = NARROWEST / sqrt(schedule.slots.min(MOST_SLOTS) as f64);
+        match (slot, end) {
+            (Slot::Gaussian { sigma }, End::Upper) if *sigma > narrowest => {
+                // More noise is post-processing: less noise still gives a valid upper end.
+                Self::new(&Slot::Gaussian { sigma: narrowest }, schedule, delta, end)
             }
-            sigma = NARROWEST / sqrt(terms);
+            (Slot::Gaussian { sigma }, End::Lower) if *sigma > narrowest => None,
+            _ => Self::new(slot, schedule, delta, end),
         }
-        let ratio = Ratio::new(sigma, terms, delta);
-        let reach = ratio.top.max(-ratio.bottom) - ln(delta) + ln(terms);
-        if reach.is_nan() || reach >= FARTHEST {
-            return None;
-        }
-        let rounds = slots.ilog2() + 2 * (slots.count_ones() - 1);
-        let work = if slots > MANY { MORE_WORK } else { WORK };
-        let points = sqrt(2.0 * work / f64::from(rounds.max(1))).clamp(POINTS.0, POINTS.1).floor();
-        let law = sum(ratio.law(end, points), slots, delta, end, (1.1 * points) as usize);
-        // A term's mass is off by its own error and that of the square of its quantile; each
-        // convolution adds the rounding of sums of `points` positive terms, and doubles the earlier
-        // error.
-        let quantile = ratio.quantile(ratio.top).max(-ratio.quantile(ratio.bottom));
-        let each = MASS_TRUST + f64::EPSILON * (4.0 * quantile * quantile + 2.0 * points);
-        Some(Self { sticks: Sticks::new(law, terms), end, trust: expm1(terms * each), delta })
     }
 
-    /// A bound (from this end's side) on the divergence of the allocation from none,
-    /// `E(L - e^epsilon)_+`.
+    /// The same for any ratio.
+    pub(super) fn new(slot: &impl Ratio, schedule: Schedule, delta: f64, end: End) -> Option<Self> {
+        let (terms, schedule) = schedule.terms(end)?;
+        let count = terms as f64;
+        let range = slot.range(count, delta);
+        let reach = range.1.max(-range.0) - ln(delta) + ln(count);
+        if reach.is_nan() || reach >= FARTHEST || range.0 >= range.1 {
+            return None;
+        }
+        let rounds = terms.ilog2() + 2 * (terms.count_ones() - 1);
+        let work = if terms > MANY { MORE_WORK } else { WORK };
+        let rounds = f64::from(rounds.max(1));
+        let points = (POINTS.0 + POINTS.1 * rounds).min(sqrt(2.0 * work / rounds));
+        let points = points.min(MOST_POINTS).floor();
+        let law = slot.law(range, points, end);
+        let law = sum(law, (terms, schedule.decay), delta, end, (1.1 * points) as usize);
+        // A term's mass is off by its own error; each convolution adds the rounding of sums of
+        // `points` positive terms, and doubles the earlier error.
+        let each = slot.trust(range) + f64::EPSILON * 2.0 * points;
+        Some(Self {
+            sticks: Sticks::new(law),
+            end,
+            trust: expm1(count * each),
+            moved: schedule.moved(terms),
+            scale: schedule.most(),
+        })
+    }
+
+    /// A bound (from this end's side) on `E(scale S - x)_+`.
+    pub(super) fn excess(&self, x: f64) -> f64 {
+        if !(x > 0.0) {
+            return self.excess(f64::MIN_POSITIVE) - x;
+        }
+        let value = self.scale * self.sticks.forward(ln(x / self.scale));
+        match self.end {
+            // Large values that were moved down are missing.
+            End::Upper => value * (1.0 + self.trust) + self.cut(),
+            End::Lower => value * (1.0 - self.trust),
+        }
+    }
+
+    /// The same for `E(x - scale S)_+`.
+    pub(super) fn lack(&self, x: f64) -> f64 {
+        if !(x > 0.0) {
+            return 0.0;
+        }
+        let value = self.scale * self.sticks.backward(ln(x / self.scale));
+        value * if self.end == End::Upper { 1.0 + self.trust } else { 1.0 - self.trust }
+    }
+
+    /// What moving large values down cost.
+    fn cut(&self) -> f64 {
+        self.sticks.law.cut * (1.0 + TRIM_TRUST) * self.scale
+    }
+
+    /// The divergence of the schedule from absence, `E(L - e^epsilon)_+`.
     pub(super) fn forward(&self, epsilon: f64) -> f64 {
-        let Sticks { law, terms, .. } = &self.sticks;
-        let value = self.sticks.forward(epsilon);
-        match self.end {
-            // Large values that were moved down are missing; small values that were moved up do no
-            // harm.
-            End::Upper => value * (1.0 + self.trust) + law.cut * (1.0 + TRIM_TRUST) / terms,
-            End::Lower => value * (1.0 - self.trust) - law.lift * (1.0 + TRIM_TRUST) / terms,
-        }
+        self.excess(expm1(epsilon) + self.moved)
     }
 
-    /// The same for the divergence of none from the allocation, `E(1 - e^epsilon L)_+`.
+    /// The divergence of absence from the schedule, `E(1 - e^epsilon L)_+`.
     pub(super) fn backward(&self, epsilon: f64) -> f64 {
-        let Sticks { law, terms, .. } = &self.sticks;
-        let value = self.sticks.backward(epsilon);
-        match self.end {
-            // The function is at most 1: small values that were moved up cost their probability.
-            End::Upper => value * (1.0 + self.trust) + law.low * (1.0 + TRIM_TRUST),
-            // The function has the slope e^epsilon.
-            End::Lower => {
-                let moved = exp(epsilon) * law.cut / terms;
-                value * (1.0 - self.trust) - moved * (1.0 + TRIM_TRUST)
-            }
-        }
+        exp(epsilon) * self.lack(below_ratio(self.moved, epsilon))
     }
 
-    /// The epsilon at which `divergence` (decreasing) is delta, on this end's side, not above
+    /// The epsilon at which `divergence` (decreasing) is `delta`, on this end's side, not above
     /// `most`.
-    pub(super) fn solve(&self, divergence: impl Fn(f64) -> f64, most: f64) -> f64 {
-        let goal = ln(self.delta);
+    pub(super) fn epsilon(&self, delta: f64, most: f64) -> f64 {
+        let goal = ln(delta);
         let excess = |epsilon: f64| {
-            let value = divergence(epsilon);
+            let value = self.forward(epsilon).max(self.backward(epsilon));
             if value > 0.0 { ln(value) - goal } else { f64::MIN }
         };
         let first = excess(0.0);
         if most <= 0.0 || first <= 0.0 {
             return 0.0;
         }
-        let last = excess(most);
+        let (mut end, mut last) = (most, excess(most));
+        if most == f64::INFINITY {
+            (end, last) = (1.0, excess(1.0));
+            while last > 0.0 && end < 2.0 * FARTHEST {
+                end *= 2.0;
+                last = excess(end);
+            }
+        }
         let (low, high) = if last > 0.0 {
-            (most, most)
+            (end, most)
         } else {
+            let most = end;
             let found = crossing(excess, (0.0, first), (most, last), 1e-11, 1e-15);
             (found.low, found.high)
         };
         match self.end {
-            End::Upper => (high + VALUE_TRUST).min(most),
-            End::Lower => (low - VALUE_TRUST).max(0.0),
+            End::Upper => (high + self.loss_trust(high)).min(most),
+            End::Lower => (low - self.loss_trust(low)).max(0.0),
         }
     }
 
-    /// The epsilon of the worse direction.
-    pub(super) fn epsilon(&self, most: f64) -> f64 {
-        self.solve(|epsilon| self.forward(epsilon).max(self.backward(epsilon)), most)
+    /// The error of a loss of this size: only the part `scale S` of the ratio has one.
+    pub(super) fn loss_trust(&self, loss: f64) -> f64 {
+        VALUE_TRUST * (self.moved + expm1(loss.abs())).min(1.0)
+    }
+
+    /// The pair of one direction of the ratio `1 - moved + scale S`, where both may differ from the
+    /// schedule's own: (loss, mass under the first law), in the order of the points, and the mass
+    /// of an infinite loss.
+    pub(super) fn atoms(
+        &self,
+        (moved, scale): (f64, f64),
+        reversed: bool,
+    ) -> (Vec<(f64, f64)>, f64) {
+        let law = &self.sticks.law;
+        let (sign, towards) = (if reversed { -1.0 } else { 1.0 }, self.side());
+        let trust = 1.0 + towards * self.trust;
+        let point = |(j, q): (usize, &f64)| {
+            let part = scale * exp(law.ln_point(j));
+            let near = part - moved;
+            let ratio = 1.0 - moved + part;
+            let loss = if near.abs() < 0.5 { log1p(near) } else { ln(ratio) };
+            let mass = q * trust * if reversed { 1.0 } else { ratio };
+            (sign * loss + towards * self.loss_trust(loss), mass)
+        };
+        let mut atoms: Vec<_> = law.mass.iter().enumerate().map(point).collect();
+        let mut infinite = 0.0;
+        if law.zero > 0.0 {
+            // Without any Y the ratio is that of a device that took no part.
+            let (stay, mass) = (1.0 - moved, law.zero * trust);
+            match (stay > 0.0, reversed) {
+                (true, false) => atoms.insert(0, (log1p(-moved), mass * stay)),
+                (true, true) => atoms.insert(0, (-log1p(-moved), mass)),
+                (false, true) => infinite += mass,
+                (false, false) => {}
+            }
+        }
+        if self.end == End::Upper && !reversed {
+            infinite += self.cut() * scale / self.scale;
+        }
+        (atoms, infinite)
+    }
+
+    /// One direction of the ratio `1 - rate + factor L`, for a schedule in which everyone takes
+    /// part; as [`Mean::atoms`].
+    pub(super) fn with_factor(
+        &self,
+        rate: f64,
+        factor: f64,
+        reversed: bool,
+    ) -> (Vec<(f64, f64)>, f64) {
+        self.atoms((rate, factor * self.scale), reversed)
+    }
+
+    /// The direction in which this end's errors are moved.
+    pub(super) fn side(&self) -> f64 {
+        if self.end == End::Upper { 1.0 } else { -1.0 }
     }
 }
 
-/// The law of the sum of `slots` values of `law`: by doubling, and adding where a bit is set.
-fn sum(law: Law, slots: u64, delta: f64, end: End, points: usize) -> Law {
+/// `e^-epsilon - (1 - moved)`, in the order that loses nothing.
+pub(super) fn below_ratio(moved: f64, epsilon: f64) -> f64 {
+    if epsilon > 0.5 { exp(-epsilon) - (1.0 - moved) } else { expm1(-epsilon) + moved }
+}
+
+/// The law of the sum of the first `terms` values of `law`, each multiplied by `e^decay` once more
+/// than the one before: by doubling, and adding where a bit is set.
+fn sum(law: Law, (all, decay): (u64, f64), delta: f64, end: End, points: usize) -> Law {
     // Each trimming costs at most TRIM delta in the whole sum, in which a law of n terms is found
     // slots/n times.
     let budget = |terms: u64| {
-        let (terms, all) = (terms as f64, slots as f64);
+        let (terms, all) = (terms as f64, all as f64);
         Budget { low: TRIM * delta * terms / all, cut: TRIM * delta * terms, points }
     };
     let (mut power, mut terms) = (law, 1u64);
     let mut result: Option<(Law, u64)> = None;
     loop {
-        if slots & terms != 0 {
+        let shift = terms as f64 * decay;
+        if all & terms != 0 {
             result = Some(match result {
                 None => (power.clone(), terms),
-                Some((law, n)) => (law.plus(&power, end, budget(n + terms)), n + terms),
+                Some((rest, n)) => {
+                    let sum = power.plus(&rest.scaled(shift), end, budget(n + terms));
+                    (sum, n + terms)
+                }
             });
         }
-        if slots / 2 < terms {
+        if all / 2 < terms {
             break;
         }
-        power = power.doubled(end, budget(2 * terms));
+        power = power.doubled(shift, end, budget(2 * terms));
         terms *= 2;
     }
     result.map_or(power, |(law, _)| law)
 }
 
-/// `slots` with few leading bits set. Fewer slots are worse (see [`super::gaussian`]): rounded down
-/// for an upper end, up for a lower one.
-fn few_bits(slots: u64, end: End) -> u64 {
-    let drop = (u64::BITS - slots.leading_zeros()).saturating_sub(BITS);
-    match end {
-        End::Upper => (slots >> drop) << drop,
-        End::Lower => slots.div_ceil(1 << drop) << drop,
+#[cfg(test)]
+mod tests {
+    use super::super::slot::{Counted, Outcomes};
+    use super::*;
+
+    fn total(mean: &Mean) -> (f64, f64) {
+        let law = &mean.sticks.law;
+        let points = law.mass.iter().enumerate();
+        let first: f64 = points.map(|(j, q)| q * exp(law.ln_point(j))).sum();
+        (law.zero + law.mass.iter().sum::<f64>(), mean.scale * first)
+    }
+
+    /// An upper end keeps all mass, and accounts for what its mean lacks. A lower end may lose mass,
+    /// and its mean must not be too large.
+    #[test]
+    fn the_ends_keep_their_means() {
+        let schedules = [
+            Schedule::uniform(2),
+            Schedule::uniform(100).sampled(0.1),
+            Schedule::donation(2).sampled(0.3),
+            Schedule::donation(77),
+        ];
+        let atoms = Outcomes {
+            atoms: vec![(-0.5, 0.6), (0.0, 0.3), (0.75, 0.1)],
+            unit: 0.25,
+            zero: 0.0,
+            alone: 0.0,
+        };
+        let own: f64 = atoms.atoms.iter().map(|(loss, q)| q * exp(*loss)).sum();
+        let atoms = Outcomes { alone: (1.0 - own).max(0.0), ..atoms };
+        let slots = [
+            Slot::Gaussian { sigma: 0.7 },
+            Slot::Gaussian { sigma: 40.0 },
+            Slot::Laplace { ratio: 0.256 },
+            Slot::Laplace { ratio: 5.0 },
+            Slot::Atoms(atoms),
+        ];
+        for (slot, schedule) in slots.iter().flat_map(|slot| schedules.map(|s| (slot, s))) {
+            for (end, delta) in
+                [(End::Upper, 1e-3), (End::Upper, 1e-9), (End::Lower, 1e-3), (End::Lower, 1e-9)]
+            {
+                let mean = Mean::of(slot, schedule, delta, end).expect("on the grid");
+                let (mass, first) = total(&mean);
+                let case = format!(
+                    "{slot:?} {schedule:?} {end:?} {delta:e}: {mass} {first} {}",
+                    mean.moved
+                );
+                let error = 1e-12 + mean.trust;
+                if end == End::Upper {
+                    assert!((mass - 1.0).abs() < error, "{case}");
+                    let cut = mean.cut();
+                    assert!(
+                        first <= mean.moved + error && first + cut >= mean.moved - error,
+                        "{case}"
+                    );
+                } else {
+                    assert!(mass <= 1.0 + error && first <= mean.moved + error, "{case}");
+                    assert!(mass > 0.9, "{case}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counted_slots_keep_their_mean() {
+        for (total_count, slots) in
+            [(1, 1), (1, 5), (3, 2), (40, 7), (100_000, 50), (1 << 40, 1_000)]
+        {
+            let slot = Slot::Gaussian { sigma: 1.5 };
+            let counted = Counted { slot: &slot, total: total_count, slots };
+            let mean = Mean::new(&counted, Schedule::uniform(slots), 1e-7, End::Upper)
+                .expect("on the grid");
+            let (mass, first) = total(&mean);
+            let case = format!("{total_count} {slots}: {mass} {first} {}", mean.cut());
+            assert!((mass - 1.0).abs() < 1e-9, "{case}");
+            assert!(first <= 1.0 + 1e-9 && first + mean.cut() >= 1.0 - 1e-9, "{case}");
+            assert!(mean.cut() < 1e-9, "{case}");
+        }
     }
 }

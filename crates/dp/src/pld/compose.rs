@@ -130,10 +130,11 @@ impl<'a> Question<'a> {
             return (0.0, Vec::new());
         }
         let pure = pure_bound(self.parts);
-        if pure.is_finite() && tilt >= tilt::LARGEST {
-            // No saddle point: epsilon lies near the largest possible loss, and this tilt resolves
-            // everything below it.
-            tilt = (40.0 / pure.max(1e-300)).min(tilt::LARGEST);
+        if tilt >= tilt::LARGEST {
+            // No saddle point: epsilon lies near the largest possible loss (but for infinite ones),
+            // and this tilt resolves everything below it.
+            let most = if pure.is_finite() { pure } else { self.farthest() };
+            tilt = (40.0 / most.max(1e-300)).min(tilt::LARGEST);
         }
         let cut = self.plan_with_cut(tilt);
         let mut best = cut.as_ref().map_or(pure, |plan| plan.upper().min(pure));
@@ -190,6 +191,15 @@ impl<'a> Question<'a> {
 
     fn total(&self) -> f64 {
         self.parts.iter().map(|(_, times)| *times as f64).sum()
+    }
+
+    /// About the sum of the largest finite losses.
+    fn farthest(&self) -> f64 {
+        let largest = |(sketch, times): &tilt::Sketch| {
+            let losses = sketch.iter().map(|point| point.0).filter(|loss| loss.is_finite());
+            losses.fold(0.0, f64::max) * times
+        };
+        self.sketches.iter().map(largest).sum()
     }
 
     fn plan(&self, tilt: f64) -> Plan<'a> {

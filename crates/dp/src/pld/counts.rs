@@ -27,11 +27,11 @@ pub(crate) fn width(others: u64, rate: f64, outside: f64) -> u64 {
 }
 
 /// A range of counts of `others` devices that each send with probability `sending`.
-pub(super) struct Counts {
-    others: u64,
-    sending: f64,
-    first: u64,
-    last: u64,
+pub(crate) struct Counts {
+    pub(crate) others: u64,
+    pub(crate) sending: f64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
 }
 
 impl Counts {
@@ -74,7 +74,7 @@ impl Counts {
     }
 
     /// Neighbouring counts as one outcome.
-    fn merged(&self, stride: u64) -> Vec<(f64, f64)> {
+    pub(crate) fn merged(&self, stride: u64) -> Vec<(f64, f64)> {
         let masses: Vec<_> = self.masses().collect();
         let sum = |chunk: &[(f64, f64)]| {
             chunk.iter().fold((0.0, 0.0), |sum, m| (sum.0 + m.0, sum.1 + m.1))
@@ -84,7 +84,7 @@ impl Counts {
 
     /// Neighbouring counts split between the nodes around them: every `stride`-th count, and the
     /// last count that is possible without the device.
-    fn spread(&self, stride: u64) -> Vec<(f64, f64)> {
+    pub(crate) fn spread(&self, stride: u64) -> Vec<(f64, f64)> {
         let stride = stride.max(1) as usize;
         let masses: Vec<_> = self.masses().collect();
         let ratio = |m: (f64, f64)| if m.0 > 0.0 { m.1 / m.0 } else { f64::INFINITY };

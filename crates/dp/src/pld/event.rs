@@ -4,12 +4,12 @@ use super::counts::{self, Grouping, count_only, truncated_poisson};
 use super::mixture::Mixture;
 use super::pair::{Atoms, Pair};
 use super::refusals::{
-    ALLOCATION, MANY_LEAVES, NESTED, NO_PAIR, RESPONSE, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
+    MANY_LEAVES, NESTED, NO_PAIR, RESPONSE, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
 };
 use super::seen::{self, Seen};
 use crate::error::in_range;
 use crate::math::{down, sqrt, up};
-use crate::{Adjacency, Bracket, Error, Event, Shape, allocation, closed, discrete, shuffle};
+use crate::{Adjacency, Bracket, Error, Event, Shape, closed, discrete, shuffle};
 
 /// The pairs of one event: in either direction, at least and at most as bad.
 pub(crate) struct Pairs {
@@ -104,6 +104,7 @@ fn cost(event: &Event) -> usize {
         Event::RandomAllocation { .. } => 16,
         Event::ImportanceSampled { .. } => 32,
         Event::SampledCountSeen { dummy_rate, .. } if *dummy_rate > 0.0 => 32,
+        Event::PoissonSampled { of, .. } => cost(of.unwrapped()),
         Event::CountOnly { .. } => 4,
         _ => 1,
     }
@@ -155,15 +156,21 @@ impl Context {
                 let bound = self.without_replacement(*rate, of.unwrapped(), self.delta)?;
                 (bound.0, "amplification by sampling")
             }
-            Event::RandomAllocation { .. } => {
-                (self.black_box(leaf)?.0, "random allocation, exact law of the sum")
-            }
+            Event::RandomAllocation { .. } => return self.allocated_alone(leaf),
             Event::SampledWithoutReplacement { of, .. } if !is_noise(of) => {
                 (self.black_box(leaf)?.0, "amplification by sampling")
             }
             _ => return Ok(None),
         };
         Ok(Some(found))
+    }
+
+    /// The dominating pairs of one release, or of several that it stands for.
+    pub(crate) fn parts(&self, leaf: &Event) -> Result<Vec<(Pairs, u64)>, Error> {
+        match leaf {
+            Event::RandomAllocation { .. } => self.allocated(leaf, 1.0),
+            _ => Ok(vec![(self.pairs(leaf)?, 1)]),
+        }
     }
 
     /// The dominating pairs of one release.
@@ -221,9 +228,8 @@ impl Context {
                 let rate = subset_rate(*population, *sample);
                 self.subset(rate, of.unwrapped())
             }
-            Event::Shuffled { .. }
-            | Event::RandomAllocation { .. }
-            | Event::SampledWithoutReplacement { .. } => {
+            Event::RandomAllocation { .. } => self.allocated_once(leaf, 1.0),
+            Event::Shuffled { .. } | Event::SampledWithoutReplacement { .. } => {
                 let (epsilon, delta) = self.black_box(leaf)?;
                 Ok(Pairs::black_box(epsilon.upper, delta))
             }
@@ -295,13 +301,6 @@ impl Context {
                     _ => return Err(SHUFFLE),
                 }
             }
-            Event::RandomAllocation { slots, of } => match (of.unwrapped(), self.adjacency) {
-                (_, Adjacency::Replace) => return Err(ALLOCATION),
-                (Event::Gaussian { sigma, sensitivity }, _) => {
-                    allocation::gaussian(*slots, down(sigma / sensitivity, 1e-15), delta)?
-                }
-                _ => return Err(ALLOCATION),
-            },
             Event::SampledWithoutReplacement { population, sample, of } => {
                 self.only(Adjacency::Replace, WITHOUT_REPLACEMENT)?;
                 let rate = subset_rate(*population, *sample);

@@ -12,7 +12,7 @@ use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 
 /// From this sigma on, discrete Gaussian noise is bounded by continuous noise on either side: the
 /// ends are then within 4e-5 of each other, and no list of outcomes is needed.
-const SMOOTH: f64 = 256.0;
+pub(super) const SMOOTH: f64 = 256.0;
 
 /// The largest distance between two discrete Gaussians, in sigmas: the loss is 2,048 there.
 const APART: f64 = 64.0;
@@ -24,7 +24,7 @@ pub(super) type Rates = Vec<(f64, f64)>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     /// At least as bad.
-    sigma: f64,
+    pub(super) sigma: f64,
     /// At most as bad, if any is known.
     more: Option<f64>,
 }
@@ -40,7 +40,7 @@ impl Bound {
     /// A discrete Gaussian of a large sigma is bounded on the other side too: whoever adds
     /// continuous noise `N(0, 4)` to it gets, at every point, the density of `N(0, sigma^2 + 4)` but
     /// for a factor `1 +- 1e-33` (Poisson summation), and adding noise is post-processing.
-    fn of(event: &Event) -> Result<Self, Error> {
+    pub(super) fn of(event: &Event) -> Result<Self, Error> {
         let at_least = |sigma: f64| Self { more: None, ..Self::exact(sigma) };
         match event {
             Event::Gaussian { sigma, sensitivity } => Ok(Self::exact(sigma / sensitivity)),
@@ -128,6 +128,7 @@ impl Context {
             return self.poisson_replaced(rate, of);
         }
         match of {
+            Event::RandomAllocation { .. } => self.allocated_once(of, rate),
             Event::DiscreteGaussian { sigma, sensitivity } if *sigma < SMOOTH => {
                 let atoms = self.discrete(*sigma, *sensitivity)?;
                 let finite = sampled(rate, atoms.finite());
@@ -279,7 +280,7 @@ impl Context {
 
     /// One coordinate that moves by `distance`. (For several coordinates no direction is known to be
     /// the worst: those are bounded by continuous noise.)
-    fn discrete(&self, sigma: f64, distance: u64) -> Result<Atoms, Error> {
+    pub(super) fn discrete(&self, sigma: f64, distance: u64) -> Result<Atoms, Error> {
         let (radius, masses, beyond) = self.masses(sigma, distance)?;
         let scale = 0.5 * distance as f64 / (sigma * sigma);
         // P around 0, Q around `distance`: the loss at x is (distance - 2 x) distance / 2 sigma^2.
@@ -301,7 +302,7 @@ impl Context {
 }
 
 /// The pure epsilon of Laplace noise for one contribution, rounded up.
-fn laplace(scale: f64, sensitivity: f64) -> f64 {
+pub(super) fn laplace(scale: f64, sensitivity: f64) -> f64 {
     up(sensitivity / scale, 4.0 * f64::EPSILON)
 }
 

@@ -115,6 +115,11 @@ pub(crate) struct Atoms {
 }
 
 impl Atoms {
+    /// (loss, P-mass), by increasing loss.
+    pub(crate) fn points(&self) -> &[(f64, f64)] {
+        &self.atoms
+    }
+
     /// P-mass where Q has none.
     pub(crate) fn infinite(&self) -> f64 {
         self.infinite

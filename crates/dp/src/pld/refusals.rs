@@ -17,7 +17,21 @@ pub(super) const SHUFFLE: Error =
     unsupported("this shuffle", "use adjacency replace, and pure_dp or randomized_response inside");
 pub(super) const ALLOCATION: Error = unsupported(
     "this random allocation",
-    "use adjacency add-remove or zero-out, and gaussian inside",
+    "use adjacency add-remove or zero-out and noise inside (or claims, under add-remove), or \
+     adjacency replace and shuffled inside",
+);
+pub(super) const SEVERAL: Error = unsupported(
+    "several of the slots together with donation, the counts seen or a coin for all of them",
+    "select one slot",
+);
+pub(super) const SLOT_COUNTS: Error = unsupported(
+    "random allocation with the counts seen",
+    "use adjacency add-remove, gaussian or laplace inside, and poisson_sampled around it: if every \
+     device takes part, the total shows whether this one is there",
+);
+pub(super) const SLOT_NOISE: Error = unsupported(
+    "random allocation with the counts seen and so many slots, or so little or so much noise",
+    "use up to 2^30 slots, and noise of 0.1 to 10,000 times the replacement distance",
 );
 pub(super) const WITHOUT_REPLACEMENT: Error = unsupported(
     "this sampling without replacement",

@@ -49,7 +49,10 @@ const CLASSES: &[Class] = &[
             ("noise_multiplier", "sigma"),
         ],
     ),
-    ("RandomAllocationDpEvent", &[("event", "of"), ("num_selected", ""), ("num_steps", "slots")]),
+    (
+        "RandomAllocationDpEvent",
+        &[("event", "of"), ("num_selected", "selected"), ("num_steps", "slots")],
+    ),
     ("ComposedDpEvent", &[("events", "of")]),
     ("SelfComposedDpEvent", &[("event", "of"), ("count", "times")]),
 ];
@@ -211,12 +214,14 @@ impl<'a> Tuple<'a> {
                 sigma: self.number(3)?,
                 shape: Shape::Vector,
             },
-            "RandomAllocationDpEvent" if self.whole(1)? != 1 => {
-                return Err(anyhow!("{}.num_selected: only 1 is counted", self.path));
-            }
-            "RandomAllocationDpEvent" => {
-                Event::RandomAllocation { slots: self.whole(2)?, of: self.inner(0)? }
-            }
+            "RandomAllocationDpEvent" => Event::RandomAllocation {
+                slots: self.whole(2)?,
+                selected: self.whole(1)?,
+                donation: false,
+                population: None,
+                shape: Shape::Vector,
+                of: self.inner(0)?,
+            },
             "SelfComposedDpEvent" => Event::Repeated { times: self.whole(1)?, of: self.inner(0)? },
             // The last class of the table.
             _ => self.composed()?,

@@ -135,7 +135,13 @@ pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
         Event::SampledWithoutReplacement { .. } => {
             return Err(no_part("sampled_without_replacement"));
         }
-        Event::RandomAllocation { slots, of } => Event::RandomAllocation { slots, of: boxed(of)? },
+        Event::RandomAllocation { slots, selected, donation, population, shape, of } => {
+            let population = population
+                .map(|population| left("random_allocation", honest.others(population)))
+                .transpose()?;
+            let of = boxed(of)?;
+            Event::RandomAllocation { slots, selected, donation, population, shape, of }
+        }
         Event::Composed { of } => {
             let of = of.into_iter().map(|part| honest_part(part, honest));
             Event::Composed { of: of.collect::<Result<_>>()? }
@@ -197,6 +203,11 @@ impl Counts {
             | Event::DiscreteGaussian { .. }
             | Event::DistributedDiscreteGaussian { .. }
             | Event::Laplace { .. } => self.plain |= adjacency == Adjacency::AddRemove,
+            Event::PoissonSampled { of, .. } if seen_in_slots(of) => self.seen = true,
+            event if seen_in_slots(event) => self.seen = true,
+            // Under replacement the reports of all slots are shuffled, and their number is no
+            // secret.
+            Event::RandomAllocation { .. } if adjacency == Adjacency::Replace => {}
             // A leader that stops early is accounted for by its sums alone.
             Event::PoissonSampled { .. }
             | Event::TruncatedPoisson { .. }
@@ -229,12 +240,18 @@ impl Counts {
         let plain = "The number of devices in a plain sum must be hidden: if it is seen, use --adjacency \
                      replace.";
         let sampled = "Where devices are sampled, nobody may see how many were: this is the paper's \
-                       model. If it is seen, describe the sum as sampled_count_seen.";
+                       model. If it is seen, describe the sum as sampled_count_seen, or give \
+                       random_allocation a population.";
         [(self.plain, plain), (self.sampled, sampled)]
             .into_iter()
             .filter(|(there, _)| *there)
             .map(|(_, note)| note.to_owned())
     }
+}
+
+/// Whether this is an allocation to slots whose counts are seen.
+fn seen_in_slots(event: &Event) -> bool {
+    matches!(event, Event::RandomAllocation { population: Some(_), .. })
 }
 
 /// Whether devices are sampled anywhere.

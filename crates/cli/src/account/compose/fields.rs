@@ -11,6 +11,7 @@ use crate::toml_text::edit_distance;
 enum Kind {
     Number,
     Whole,
+    YesNo,
     Shape,
     Event,
     Events,
@@ -58,7 +59,17 @@ const EVENTS: &[(&str, &[Field])] = &[
     ),
     ("count_only", &[RATE, POPULATION]),
     ("shuffled", &[("n", Whole, true), OF]),
-    ("random_allocation", &[("slots", Whole, true), OF]),
+    (
+        "random_allocation",
+        &[
+            ("slots", Whole, true),
+            ("selected", Whole, false),
+            ("donation", Kind::YesNo, false),
+            ("population", Whole, false),
+            SHAPE,
+            OF,
+        ],
+    ),
     ("composed", &[("of", Kind::Events, true)]),
     ("repeated", &[("times", Whole, true), OF]),
 ];
@@ -120,6 +131,8 @@ fn check_kind(value: &Value, kind: Kind, path: &str) -> Result<()> {
             wrong(&format!("a whole number of at most {}, in plain digits", u64::MAX))
         }
         (Kind::Whole, _) => wrong("a whole number"),
+        (Kind::YesNo, Value::Bool(_)) => Ok(()),
+        (Kind::YesNo, _) => wrong("true or false"),
         (Kind::Shape, Value::String(shape))
             if ["one-hot", "vector", "number"].contains(&shape.as_str()) =>
         {
@@ -145,7 +158,9 @@ pub(super) fn fill_shape(value: &mut Value, shape: &str) -> u64 {
     let Some(object) = value.as_object_mut() else { return 0 };
     let name = object.get("event").and_then(Value::as_str).unwrap_or_default();
     let fields = EVENTS.iter().find(|(known, _)| *known == name).map_or(&[][..], |known| known.1);
-    if fields.contains(&SHAPE) && !object.contains_key("shape") {
+    // An allocation has a shape only if its counts are seen.
+    let shaped = name != "random_allocation" || object.contains_key("population");
+    if fields.contains(&SHAPE) && shaped && !object.contains_key("shape") {
         object.insert("shape".to_owned(), shape.into());
         return 1;
     }
@@ -192,6 +207,7 @@ mod tests {
                 event[*field] = match kind {
                     Kind::Number => json!(0.5),
                     Kind::Whole => json!(2),
+                    Kind::YesNo => json!(true),
                     Kind::Shape => json!("vector"),
                     Kind::Event => inner(),
                     Kind::Events => json!([inner()]),

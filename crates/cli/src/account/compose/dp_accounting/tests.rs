@@ -138,10 +138,6 @@ fn mistakes_are_found_where_they_are() {
             list(r#""TruncatedSubsampledGaussianDpEvent",1,0.1,5,1"#),
             "$.dataset_size must be at least 2",
         ),
-        (
-            list(&format!(r#""RandomAllocationDpEvent",{},2,10"#, gaussian("1"))),
-            "$.num_selected: only 1 is counted",
-        ),
     ] {
         let value: Value = serde_json::from_str(&text).unwrap();
         let error = read(&value, "$").unwrap_err().to_string();
@@ -207,10 +203,19 @@ fn the_edges_are_those_of_the_library() {
         Event::ApproximateDp { epsilon: 0.5, delta: 1e-7 }
     );
     let gaussian = json!([MODULE, "GaussianDpEvent", 2]);
-    let allocated = class("RandomAllocationDpEvent", &[gaussian, json!(1), json!(10)]);
+    let allocated = class("RandomAllocationDpEvent", &[gaussian, json!(2), json!(10)]);
     let of = Box::new(Event::Gaussian { sigma: 2.0, sensitivity: 1.0 });
-    assert_eq!(allocated, Event::RandomAllocation { slots: 10, of });
+    let ours = |donation| Event::RandomAllocation {
+        slots: 10,
+        selected: 2,
+        donation,
+        population: None,
+        shape: Shape::Vector,
+        of: of.clone(),
+    };
+    assert_eq!(allocated, ours(false));
     assert_eq!(read(&write(&allocated, "$").unwrap(), "$").unwrap(), allocated);
+    assert!(write(&ours(true), "$").is_err());
     // Noise is written in units of the sensitivity, and never as more than it is.
     let wide = Event::Gaussian { sigma: 1.0, sensitivity: 3.0 };
     let noise = write(&wide, "$").unwrap()["noise_multiplier"].as_f64().unwrap();

@@ -39,9 +39,9 @@ pub(in crate::account::compose) fn write(event: &Event, path: &str) -> Result<Va
             let values = [json!(size), json!(rate), json!(max_batch), json!(sigma)];
             tuple("TruncatedSubsampledGaussianDpEvent", values)
         }
-        Event::RandomAllocation { slots, of } => {
-            tuple("RandomAllocationDpEvent", [inner(of)?, json!(1), json!(slots)])
-        }
+        Event::RandomAllocation {
+            slots, selected, donation: false, population: None, of, ..
+        } => tuple("RandomAllocationDpEvent", [inner(of)?, json!(selected), json!(slots)]),
         Event::Composed { of } if of.is_empty() => tuple("NoOpDpEvent", []),
         Event::Composed { of } => {
             let parts = of.iter().enumerate();
@@ -54,6 +54,7 @@ pub(in crate::account::compose) fn write(event: &Event, path: &str) -> Result<Va
         | Event::ImportanceSampled { .. }
         | Event::SampledCountSeen { .. }
         | Event::CountOnly { .. }
+        | Event::RandomAllocation { .. }
         | Event::Shuffled { .. } => {
             let name = json!(event)["event"].as_str().unwrap_or_default().to_owned();
             let error = anyhow!("{path}: dp-accounting has no event like {name}");
