@@ -53,15 +53,8 @@ impl DonationArgs {
             Detail::text("formula_delta", found.formula_delta.into(), stated),
             Detail::text("poisson", json!(Epsilon(found.poisson.upper)), bracket(found.poisson)),
             Detail::silent("poisson_lower", json!(Epsilon(found.poisson.lower))),
-            Detail::text(
-                "random_allocation",
-                json!(Epsilon::or_inf(allocated.map(|bound| bound.upper))),
-                allocated.map_or("too many slots for it".to_owned(), bracket),
-            ),
-            Detail::silent(
-                "random_allocation_lower",
-                json!(allocated.map(|bound| Epsilon(bound.lower))),
-            ),
+            Detail::text("random_allocation", json!(Epsilon(allocated.upper)), bracket(allocated)),
+            Detail::silent("random_allocation_lower", json!(Epsilon(allocated.lower))),
             Detail::text("participation", found.participation.into(), down(found.participation)),
         ];
         let share = 100.0 * found.participation;

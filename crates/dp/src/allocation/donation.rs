@@ -51,7 +51,7 @@ pub struct Donation {
     /// upper end holds for the donation.
     pub poisson: Bracket,
     /// Exactly one of the releases, uniformly. Again its upper end holds for the donation.
-    pub random_allocation: Option<Bracket>,
+    pub random_allocation: Bracket,
     /// The donation itself: the least of all upper ends, including that of one known release. The
     /// lower end is a true lower bound on the schedule's epsilon.
     pub best: Bracket,
@@ -105,7 +105,7 @@ pub fn donation(epsilon: f64, delta: f64, slots: u64, rate: f64) -> Result<Donat
         formula,
         formula_delta: ((m + 1.0) * delta).min(1.0),
         poisson,
-        random_allocation: Some(random),
+        random_allocation: random,
         best: Bracket { lower: own.lower.min(upper), upper },
         delta: twice,
         sigma,
