@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Shape;
 use crate::error::{Error, at_least_one, at_most, in_range, non_negative, positive, rate, symbols};
+use crate::{Shape, shuffle};
 
 /// One release, or several. The JSON form carries the kind in the field `event`:
 /// `{"event":"poisson_sampled","rate":0.02,"of":{"event":"gaussian","sigma":5.1}}`.
@@ -57,6 +57,26 @@ pub enum Event {
         epsilon0: f64,
         /// Number of symbols.
         k: u64,
+    },
+    /// RAPPOR over `k` symbols: the one-hot vector of the symbol, each bit flipped with probability
+    /// `1/(e^epsilon0 + 1)`.
+    Rappor {
+        /// The local epsilon, under *deletion*: against the law of the zero vector with the same
+        /// flips. Under replacement it is twice that.
+        epsilon0: f64,
+        /// Number of symbols.
+        k: u64,
+    },
+    /// Projective geometry response: one point, `w` times as likely if it is orthogonal to the
+    /// device's own.
+    ProjectiveGeometry {
+        /// The local epsilon, under *deletion*: against the uniform law. `w` is the largest weight
+        /// that it allows, at most `e^(2 epsilon0)`.
+        epsilon0: f64,
+        /// The order of the field, a prime power.
+        order: u64,
+        /// The number of coordinates of a point.
+        dimension: u64,
     },
     /// Anything that is `epsilon`-differentially private.
     PureDp {
@@ -156,8 +176,18 @@ pub enum Event {
     Shuffled {
         /// How many reports there are, including the device's own.
         n: u64,
-        /// The local randomizer: `pure_dp` (any randomizer with that *replacement* epsilon) or
-        /// `randomized_response`.
+        /// The local randomizer: `pure_dp` (any randomizer with that *replacement* epsilon),
+        /// `randomized_response`, `rappor` or `projective_geometry`. Or `poisson_sampled` of one of
+        /// these: then each of `n` *devices* sends a report with that probability, and the number
+        /// of reports is seen.
+        of: Box<Event>,
+    },
+    /// Only the sum of the reports of a local randomizer is seen.
+    Summed {
+        /// How many reports there are, including the device's own.
+        n: u64,
+        /// The local randomizer: `rappor`. (A sum of reports of the others is their histogram: for
+        /// those use `shuffled`.)
         of: Box<Event>,
     },
     /// Each device takes part in exactly `selected` of `slots` releases, chosen uniformly and in
@@ -231,9 +261,17 @@ impl Event {
                 positive("scale", *scale)?;
                 positive("sensitivity", *sensitivity)?;
             }
-            Self::RandomizedResponse { epsilon0, k } => {
+            Self::RandomizedResponse { epsilon0, k } | Self::Rappor { epsilon0, k } => {
                 positive("epsilon0", *epsilon0)?;
                 symbols(*k)?;
+            }
+            Self::ProjectiveGeometry { epsilon0, order, dimension } => {
+                positive("epsilon0", *epsilon0)?;
+                at_most("order", *order, LARGEST_ORDER)?;
+                let holds = shuffle::is_prime_power(*order);
+                in_range("order", *order as f64, holds, "a prime power")?;
+                let holds = (2..=LARGEST_DIMENSION).contains(dimension);
+                in_range("dimension", *dimension as f64, holds, "a whole number between 2 and 64")?;
             }
             Self::PureDp { epsilon } => {
                 non_negative("epsilon", *epsilon)?;
@@ -291,7 +329,7 @@ impl Event {
                 in_range("sample", value, sample <= population, "at most the population")?;
                 of.check()?;
             }
-            Self::Shuffled { n, of } => {
+            Self::Shuffled { n, of } | Self::Summed { n, of } => {
                 at_least_one("n", *n)?;
                 of.check()?;
             }
@@ -329,3 +367,7 @@ impl Event {
 
 /// The largest population whose counts are examined one by one.
 const LARGEST_POPULATION: u64 = 1 << 40;
+
+/// The largest order of a field, and the most coordinates of its points.
+const LARGEST_ORDER: u64 = 1 << 32;
+const LARGEST_DIMENSION: u64 = 64;

@@ -31,16 +31,33 @@
 //! the pair with `n` others composed with the count alone, both charged for every round, released or
 //! not. Each round also costs `eta`.
 //!
-//! **Randomized response.** Given the count `k` of honest reports, the `k` senders are a uniform
-//! subset of the `n` honest devices: sampling without replacement at the rate `k/n`, then a shuffle
-//! of `k` reports, which is no worse than one of `B/2`; below `B` there is only the count, whose
-//! law is the same for every value. By Chernoff's bound `k/n` exceeds `x` with
-//! probability at most `e^(-n KL(x || q))`. For the `x > q` with `(B/2) KL(x || q) / x = ln 1/eta`:
-//! if `n >= (B/2)/x`, then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs
-//! `k/n > x' := (B/2)/n > x`, and `n KL(x' || q) = (B/2) KL(x' || q)/x'` is larger still. So except
-//! with probability `eta` either nothing is released or the rate is at most `x`, whatever `n` is.
-//! With dummies only a part of the `B/2` messages are reports; that fewer are than expected, by a
-//! margin, costs its probability.
+//! **Local randomizers** (replacement). A release has `h = B/2` honest reports or more; below that
+//! there is only the count, whose law is the same for every value. Two bounds hold for every number
+//! `n` of honest devices that toss the coin, and the smaller one counts.
+//!
+//! - *By the population.* Let `j` be the largest number of others for which a release with the
+//!   device's own report has probability at most `eta`. With `j` others or fewer, that is all that is
+//!   ever seen of the value. With more, everything is a post-processing of what is seen among exactly
+//!   `j + 1` others if every count is released: toss the coins of the rest, add their reports,
+//!   withhold the sum where it is below the minimum. For one round these are two cases of which one
+//!   holds, so `eta` may be all of delta. For several, in which the population may change, each
+//!   round also costs `eta`.
+//! - *By the batch.* Given the count `k` of honest reports, the senders are a uniform subset of the
+//!   `n` honest devices: the device is among them with probability `k/n`, and a shuffle of `k`
+//!   reports is no worse than one of `h`. By Chernoff's bound `k/n` exceeds `x` with probability at
+//!   most `e^(-n KL(x || q))`. For the `x > q` with `h KL(x || q) / x = ln 1/eta`: if `n >= h/x`,
+//!   then `n KL(x || q) >= ln 1/eta`; if `n` is less, a release needs `k/n > x' := h/n > x`, and
+//!   `n KL(x' || q) = h KL(x' || q)/x'` is larger still. So except with probability `eta` either
+//!   nothing is released or the rate is at most `x`, whatever `n` is. A delta given `k` is a convex
+//!   function of the rate that is 0 at 0, so in one round those up to `x` count with `q/x` on
+//!   average.
+//!
+//! The first is better for large batches, the second for small ones. In one round they also help
+//! each other: with `j` others or fewer, what a release reveals is at most what the batch at the
+//! rate `x` does, so that `j` may be larger.
+//!
+//! Dummies are shown to the adversary. Then at least `c` of the `B/2` honest messages are reports,
+//! except with a probability that is taken from delta, and the second bound holds with `c` for `h`.
 //!
 //! **Devices that are off.** An honest device that is often switched off, or refuses the recipe, has
 //! a smaller rate `q'`. Its coin is two coins: one of `q'/q` says whether it is *on*, and one of `q`
@@ -56,18 +73,20 @@
 //! decide it before the coins are tossed. And under add/remove, `m` honest others must be on: what is
 //! certified has to be a number of those.
 
+mod local;
 mod server;
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use self::local::Local;
 use crate::account::{Accountant, Question};
 use crate::calibrate::smallest_crowd;
 use crate::error::{self, at_least_one, at_most, non_negative, positive, rate};
-use crate::math::search::{crossing, last_where};
-use crate::math::{binomial, down, ln, log1p, sqrt, up};
-use crate::{Adjacency, Count, Error, Event, Shape, closed, shuffle};
+use crate::math::search::last_where;
+use crate::math::{binomial, down, sqrt, up};
+use crate::{Adjacency, Count, Error, Event, Shape, shuffle};
 
 pub use server::Contribution;
 
@@ -76,6 +95,9 @@ pub const HONEST: f64 = 0.5;
 
 /// The part of delta that pays for improbable counts.
 pub(crate) const IMPROBABLE: f64 = 1e-3;
+
+/// The same for local randomizers, where a larger crowd is worth more than delta.
+const SILENT: f64 = 1.0 / 32.0;
 
 /// The theorem by which a recipe is judged, with its parameters. Each mechanism names its law.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,6 +128,38 @@ pub enum Law {
         /// Number of symbols.
         k: u64,
     },
+    /// RAPPOR, of which only the sum is seen.
+    Rappor {
+        /// The local epsilon, under deletion.
+        epsilon0: f64,
+        /// Number of symbols.
+        k: u64,
+    },
+    /// Projective geometry response.
+    ProjectiveGeometry {
+        /// The local epsilon, under deletion.
+        epsilon0: f64,
+        /// The order of the field.
+        order: u64,
+        /// The number of coordinates of a point.
+        dimension: u64,
+    },
+}
+
+impl Law {
+    /// One report alone, for the laws of local randomizers.
+    fn local(self) -> Option<Event> {
+        match self {
+            Self::Exact | Self::Gaussian { .. } | Self::ServerGaussian { .. } => None,
+            Self::RandomizedResponse { epsilon0, k } => {
+                Some(Event::RandomizedResponse { epsilon0, k })
+            }
+            Self::Rappor { epsilon0, k } => Some(Event::Rappor { epsilon0, k }),
+            Self::ProjectiveGeometry { epsilon0, order, dimension } => {
+                Some(Event::ProjectiveGeometry { epsilon0, order, dimension })
+            }
+        }
+    }
 }
 
 /// What decides the privacy of a recipe.
@@ -131,8 +185,8 @@ pub struct Judgement {
     pub epsilon: f64,
     /// The requested delta.
     pub delta: f64,
-    /// Add/remove for Gaussian noise of devices, replacement for randomized response; for noise of
-    /// a server what the law names.
+    /// Add/remove for Gaussian noise of devices, replacement for local randomizers; for noise of a
+    /// server what the law names.
     pub adjacency: Adjacency,
     /// Always [`HONEST`].
     pub honest: f64,
@@ -153,20 +207,16 @@ impl Terms {
         at_least_one("min_batch", self.min_batch)?;
         at_most("min_batch", self.min_batch, 1 << 40)?;
         at_least_one("rounds", self.rounds)?;
-        match self.law {
-            Law::Exact => {}
-            Law::Gaussian { sigma, .. } => {
-                positive("sigma", sigma)?;
-            }
-            Law::ServerGaussian { sigma, contribution, adjacency } => {
-                positive("sigma", sigma)?;
-                contribution.check()?;
-                if adjacency == Adjacency::ZeroOut {
-                    return Err(ZERO_OUT);
-                }
-            }
-            Law::RandomizedResponse { epsilon0, k } => {
-                Event::RandomizedResponse { epsilon0, k }.check()?;
+        if let Some(local) = self.law.local() {
+            local.check()?;
+        }
+        if let Law::Gaussian { sigma, .. } | Law::ServerGaussian { sigma, .. } = self.law {
+            positive("sigma", sigma)?;
+        }
+        if let Law::ServerGaussian { contribution, adjacency, .. } = self.law {
+            contribution.check()?;
+            if adjacency == Adjacency::ZeroOut {
+                return Err(ZERO_OUT);
             }
         }
         Ok(())
@@ -243,9 +293,10 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
                 delta,
             );
         }
-        Law::RandomizedResponse { epsilon0, k } => {
-            let paper = paper_response(terms, epsilon0, k, delta)?;
-            (Rule::Replace(response(terms, epsilon0, k, delta)?), paper, Some(epsilon0))
+        Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
+            let local = Local::of(terms.law).ok_or(NO_LAW)?;
+            let paper = local.paper(terms, delta)?;
+            (Rule::Replace(local.judged(terms, delta)?), paper, Some(local.epsilon()))
         }
     };
     rule.judge(terms, certified, delta, (paper_epsilon, local_epsilon))
@@ -325,54 +376,21 @@ fn honest_others(certified: Option<u64>) -> u64 {
 /// device's own, with probability at most `improbable`. `None` if they arrive even without any
 /// others.
 fn silent_population(sending: f64, least: u64, improbable: f64) -> Option<u64> {
+    if sending <= 0.0 {
+        return Some(1);
+    }
+    most_silent(sending, least, improbable).filter(|found| *found > 0)
+}
+
+/// The same, where 0 means that one other may be enough for a release.
+fn most_silent(sending: f64, least: u64, improbable: f64) -> Option<u64> {
     // The tail is computed to 1e-12; the hundredth that is left out covers the error.
     let silent = |n: u64| binomial::upper_tail(n, sending, least - 1) <= 0.99 * improbable;
-    if sending <= 0.0 || !silent(0) {
-        return (sending <= 0.0).then_some(1);
+    if !silent(0) {
+        return None;
     }
     let high = ((least as f64 / sending) as u64).clamp(1, 1 << 52);
-    let found = if silent(high) { high } else { last_where(0, high, silent) };
-    (found > 0).then_some(found)
-}
-
-fn response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Error> {
-    let rounds = terms.rounds as f64;
-    // The deltas of the rounds add up; each pays for improbable counts first.
-    let each = if terms.rounds == 1 { delta } else { 0.5 * delta / rounds };
-    let improbable = IMPROBABLE * each;
-    let shares = if terms.dummy_rate > 0.0 { 2.0 } else { 1.0 };
-    let crowd = terms.honest_reports(improbable / shares);
-    let rate = largest_rate(terms.rate, crowd, improbable / shares);
-    let own = (each - improbable) / rate;
-    if own >= 1.0 && terms.rounds == 1 {
-        return Ok(0.0);
-    }
-    let own = own.min(0.5);
-    let shuffled = shuffle::krr_epsilon(epsilon0, k, crowd, own)?.upper;
-    let epsilon = up(crate::math::ln_sampled(rate, shuffled), 1e-12).min(epsilon0);
-    if terms.rounds == 1 {
-        return Ok(epsilon);
-    }
-    let round = Event::ApproximateDp { epsilon, delta: (rate * own + improbable).min(each) };
-    let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
-    best(&event, Adjacency::Replace, Shape::OneHot, delta)
-}
-
-/// The `x` above `q` with `crowd KL(x || q) / x = ln 1/improbable`, rounded up; at most 1.
-fn largest_rate(q: f64, crowd: u64, improbable: f64) -> f64 {
-    if q <= 0.0 || q >= 1.0 {
-        return q;
-    }
-    let needed = -ln(improbable) / crowd as f64;
-    // KL(x || q) = x ln(x/q) + (1-x) ln((1-x)/(1-q)).
-    let missing = |x: f64| {
-        let rest = if x < 1.0 { (1.0 - x) * (log1p(-x) - log1p(-q)) } else { 0.0 };
-        needed - (x * ln(x / q) + rest) / x
-    };
-    if missing(1.0) > 0.0 {
-        return 1.0;
-    }
-    up(crossing(missing, (q, needed), (1.0, missing(1.0)), 1e-9, 0.0).high, 1e-9).min(1.0)
+    Some(if silent(high) { high } else { last_where(0, high, silent) })
 }
 
 fn paper_gaussian(terms: &Terms, sigma: f64, delta: f64) -> Result<f64, Error> {
@@ -380,19 +398,6 @@ fn paper_gaussian(terms: &Terms, sigma: f64, delta: f64) -> Result<f64, Error> {
     let round = Event::PoissonSampled { rate: terms.rate, of };
     let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
     best(&event, Adjacency::AddRemove, Shape::Vector, delta)
-}
-
-fn paper_response(terms: &Terms, epsilon0: f64, k: u64, delta: f64) -> Result<f64, Error> {
-    let each = if terms.rounds == 1 { delta } else { 0.5 * delta / terms.rounds as f64 };
-    let own = (each / terms.rate.max(1e-300)).min(0.5);
-    let shuffled = shuffle::krr_epsilon(epsilon0, k, terms.min_batch, own)?.upper;
-    let (epsilon, delta_each) = closed::sampled(shuffled, own, terms.rate)?;
-    if terms.rounds == 1 {
-        return Ok(epsilon);
-    }
-    let round = Event::ApproximateDp { epsilon, delta: delta_each };
-    let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
-    best(&event, Adjacency::Replace, Shape::OneHot, delta)
 }
 
 fn best(event: &Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result<f64, Error> {
@@ -404,6 +409,9 @@ const ZERO_OUT: Error = Error::Unsupported {
     what: "a server's noise under zero-out",
     hint: "claim add-remove or replace",
 };
+
+const NO_LAW: Error =
+    Error::Unsupported { what: "this law", hint: "use one of a local randomizer" };
 
 /// Judgements by terms: what depends only on the recipe is computed once.
 #[derive(Clone, Debug, Default)]
@@ -440,6 +448,10 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 11] {
         Law::Exact => [0; 5],
         Law::Gaussian { sigma, shape } => [1, sigma.to_bits(), shape as u64, 0, 0],
         Law::RandomizedResponse { epsilon0, k } => [2, epsilon0.to_bits(), k, 0, 0],
+        Law::Rappor { epsilon0, k } => [7, epsilon0.to_bits(), k, 0, 0],
+        Law::ProjectiveGeometry { epsilon0, order, dimension } => {
+            [8, epsilon0.to_bits(), order, dimension, 0]
+        }
         Law::ServerGaussian { sigma, contribution, adjacency } => {
             let (kind, c, d) = match contribution {
                 Contribution::Numbers { max, length } => (3, max, length),
@@ -458,17 +470,6 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 11] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_largest_rate_is_above_the_rate_and_falls_with_the_crowd() {
-        let mut last = 1.0;
-        for crowd in [50, 500, 5_000, 50_000] {
-            let rate = largest_rate(0.02, crowd, 1e-9);
-            assert!(rate > 0.02 && rate < last, "{crowd} {rate}");
-            last = rate;
-        }
-        assert!(last < 0.0206);
-    }
 
     #[test]
     fn the_silent_population_is_the_edge() {

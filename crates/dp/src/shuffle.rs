@@ -7,29 +7,57 @@
 //!   sum.
 //! - [`krr_epsilon`], [`krr_delta`]: k-ary randomized response, by its privacy blanket (Balle,
 //!   Bell, Gascón, Nissim 2019), for all inputs of the others.
+//! - RAPPOR and projective geometry response, as events: by their blankets too. For RAPPOR there is
+//!   also a bound for those who see only the sum of the reports (`summed`).
 //! - [`closed_form_epsilon`]: the closed form of the same 2023 paper, where it is valid.
 //! - [`honest_crowd`]: how many reports hide the device when only a fraction of the others is
 //!   honest.
 //!
 //! **The notion matters.** RAPPOR and projective geometry response are parametrized by *deletion*:
 //! their `epsilon0` is the distance to a reference law, and their replacement parameter is up to
-//! twice as large. A deletion epsilon must never be passed to the generic bound. They need
-//! mechanism-specific bounds, which belong next to `krr` as further submodules: each describes its
-//! pair of worst laws as a `Pair` (or a mixture of them) and shares the summation and the search.
+//! twice as large. A deletion epsilon must never be passed to the generic bound.
 
+mod binary;
+mod bounds;
 mod closed;
-mod generic;
 mod halves;
 mod instance;
-mod krr;
+mod losses;
+mod randomizer;
 mod search;
+mod summed;
 mod weights;
 
+pub use bounds::{generic_delta, generic_epsilon, krr_delta, krr_epsilon};
 pub use closed::closed_form_epsilon;
-pub use generic::{generic_delta, generic_epsilon};
-pub use krr::{krr_delta, krr_epsilon};
+
+pub(crate) use bounds::{Composed, composed, delta, epsilon, upper};
+pub(crate) use randomizer::{Randomizer, is_prime_power};
 
 use crate::math::{exp, expm1, up};
+
+/// Who may have sent what is seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crowd {
+    /// The device and others like it.
+    pub(crate) reports: u64,
+    /// Each of them sends a report with this probability; the number of reports is seen.
+    pub(crate) rate: f64,
+    /// The device is one of them with this probability; if not, another one takes its place.
+    pub(crate) share: f64,
+}
+
+impl Crowd {
+    /// `n` devices that send their reports.
+    pub(crate) fn of(reports: u64) -> Self {
+        Self { reports, rate: 1.0, share: 1.0 }
+    }
+
+    /// Whether nobody is left out.
+    fn is_all(&self) -> bool {
+        self.rate >= 1.0 && self.share >= 1.0
+    }
+}
 
 /// The largest `epsilon0` for which a crowd is considered. Above it, even 2^36 others send a clone
 /// with a total probability of 1e-32: the local guarantee is the answer.

@@ -13,6 +13,7 @@ mod allocated_discrete;
 mod brute;
 mod continuous;
 mod counts;
+mod crowds;
 mod discrete;
 mod judged;
 mod moments;

@@ -29,9 +29,10 @@ use crate::output::WithHint;
     gaussian sigma sensitivity=1          laplace scale sensitivity=1\n  \
     discrete_gaussian sigma sensitivity=1\n  \
     distributed_discrete_gaussian sigma parties dimension=1 sensitivity=1\n  \
-    randomized_response epsilon0 k        pure_dp epsilon\n  \
-    approximate_dp epsilon delta          zcdp rho\n  \
-    poisson_sampled rate of               count_only rate population\n  \
+    randomized_response epsilon0 k        rappor epsilon0 k\n  \
+    projective_geometry epsilon0 order dimension\n  \
+    pure_dp epsilon                       approximate_dp epsilon delta\n  \
+    zcdp rho                              poisson_sampled rate of\n  \
     sampled_without_replacement population sample of\n  \
     truncated_poisson rate population max_batch sigma shape=vector\n  \
     sampled_count_seen rate population sigma dummy_rate=0 shape=vector\n  \
@@ -40,7 +41,8 @@ use crate::output::WithHint;
     count_only rate population            shuffled n of\n  \
     random_allocation slots of selected=1 donation=false population\n    \
     shape=vector\n  \
-    composed of                           repeated times of\n\n\
+    summed n of                           composed of\n  \
+    repeated times of\n\n\
     docs/privacy-accounting.md has the units, the ranges and the rules for nesting.\n\n\
     Events of dp-accounting, as json.dumps(event.to_named_tuple()) writes them:\n  \
     echo '[\"dp_accounting.dp_event\",\"GaussianDpEvent\",5.1]' |\n    \

@@ -29,7 +29,7 @@ enum Mechanism {
     sotto account shuffle --epsilon0 4 --n 10000 --delta 1e-10\n  \
     sotto account shuffle --epsilon 0.5 --n 10000 --delta 1e-10\n\n\
     --epsilon0 is the local epsilon under replacement. RAPPOR and projective geometry response are \
-    described by deletion, which can be half of it."
+    described by deletion, which can be half of it: describe them as events (sotto account compose)."
 )]
 pub(super) struct ShuffleArgs {
     /// The epsilon of one report, under replacement.

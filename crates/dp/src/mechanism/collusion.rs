@@ -5,23 +5,27 @@
 //! but however many honest devices happened to answer. The only figure for that is the recipe's
 //! population, which nobody proves; this guarantee rests on it.
 //!
-//! With `n` honest devices that each answer with probability `q`, the number `k` of honest reports
-//! is between `k_low` and `k_high` except with probability `eta` (Chernoff). Given `k`, the senders
-//! are a uniform subset of the honest devices: a shuffle of `k` reports, sampled without
-//! replacement at the rate `k/n`.
+//! With `n` honest devices that each answer with probability `q`, what they see is a shuffle of the
+//! reports of those who answer, and how many these are: the bound of [`crate::shuffle`] with the
+//! sampling in its sum. How many there are at least (Chernoff) is said for people, and not used.
+//!
+//! The rate is known between two neighbouring numbers `l <= q <= h`. The others are taken to have
+//! `l`: those who answer beyond that can be added afterwards. The device has `h` at most; its laws
+//! are then at most `h/l` and at least `(1 - h)/(1 - l)` times those with `l`, so delta grows by the
+//! first factor and epsilon by the logarithm of their quotient.
 //!
 //! It also assumes that the relay hides the senders, and that the time of a report says nothing
 //! about them.
 //!
-//! All rounding is towards more epsilon: the exponent up, the low count down, the high rate up, the
-//! remaining delta down.
+//! All rounding is towards more epsilon: the exponent up, the low count down, delta down.
 
 use serde::Serialize;
 
+use crate::Error;
 use crate::error::{self, at_least_one, rate};
 use crate::math::{down, ln, log1p, up};
 use crate::recipe::{HONEST, IMPROBABLE};
-use crate::{Error, closed, shuffle};
+use crate::shuffle::{self, Crowd, Randomizer};
 
 /// Covers the roundings of a divergence and of its root. Relative.
 const MARGIN: f64 = 1e-9;
@@ -47,36 +51,42 @@ pub struct Colluding {
     pub epsilon: f64,
     /// The number of honest devices that it assumes, including this one.
     pub honest_devices: u64,
-    /// The fewest honest reports that it assumes.
+    /// There are at least so many honest reports, except with a thousandth of delta.
     pub honest_reports: u64,
 }
 
-/// The guarantee of a local randomizer with the replacement epsilon `local`, where
-/// `shuffled(n, delta)` is the epsilon of `n` shuffled reports.
+/// The guarantee of a local randomizer.
 pub(super) fn colluding(
     sampling: &Sampling,
     delta: f64,
-    local: f64,
-    shuffled: impl Fn(u64, f64) -> Result<f64, Error>,
+    randomizer: Randomizer,
 ) -> Result<Colluding, Error> {
     error::delta(delta)?;
     at_least_one("population", sampling.population)?;
-    let (rate_low, rate_high) =
-        (rate("rate", sampling.rate_low)?, rate("rate", sampling.rate_high)?);
+    let (low, high) = (rate("rate", sampling.rate_low)?, rate("rate", sampling.rate_high)?);
     let honest_devices = shuffle::honest_crowd(sampling.population, HONEST);
     let n = honest_devices as f64;
-    // One half for each of the two tails.
-    let exponent = up(-ln(0.5 * IMPROBABLE * delta) / n, MARGIN);
-    let low = down(n * tail(rate_low, 0.0, exponent), MARGIN).floor();
-    let honest_reports = (low as u64).max(1);
+    let exponent = up(-ln(IMPROBABLE * delta) / n, MARGIN);
+    let reports = down(n * tail(low, 0.0, exponent), MARGIN).floor();
+    let honest_reports = (reports as u64).max(1);
+    let local = randomizer.local_epsilon();
     // If the crowd may be empty, only the randomizer's own guarantee remains.
-    if low < 1.0 {
+    if reports < 1.0 {
         return Ok(Colluding { epsilon: local, honest_devices, honest_reports });
     }
-    let high = up(tail(rate_high, 1.0, exponent), MARGIN).min(1.0);
-    let own = down(delta * (1.0 - IMPROBABLE) / high, ROUNDINGS).min(0.5);
-    let (sampled, _) = closed::sampled(shuffled(honest_reports, own)?, own, high)?;
-    Ok(Colluding { epsilon: sampled.min(local), honest_devices, honest_reports })
+    let crowd = Crowd { reports: honest_devices, rate: low, share: 1.0 };
+    let own = down(delta * (low / high), ROUNDINGS);
+    let found = shuffle::upper(randomizer, false, &crowd, own);
+    // At the rate 1 everybody answers.
+    let wider = if high < 1.0 {
+        log1p((high - low) / low) - log1p((low - high) / (1.0 - low))
+    } else if low < 1.0 {
+        f64::INFINITY
+    } else {
+        0.0
+    };
+    let epsilon = up(found + wider, ROUNDINGS).min(local);
+    Ok(Colluding { epsilon, honest_devices, honest_reports })
 }
 
 /// The rate between `q` and `end` with this exponent: `KL(x || q) = exponent`, rounded towards

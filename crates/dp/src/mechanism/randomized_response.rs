@@ -31,8 +31,9 @@ use crate::error::{at_least_one, in_range};
 use crate::math::{down, exp, up};
 use crate::number::up_short;
 use crate::recipe::Law;
+use crate::shuffle::Randomizer;
 use crate::uniform::uniform_below;
-use crate::{Error, Event, shuffle};
+use crate::{Error, Event};
 
 /// How many random bits decide whether the symbol is kept.
 const KEEP_BITS: u32 = 63;
@@ -129,8 +130,7 @@ impl Method for RandomizedResponse {
 
     fn colluding(&self, sampling: &Sampling, delta: f64) -> Result<Option<Colluding>, Error> {
         let (epsilon0, k) = (self.epsilon0(), u64::from(self.symbols));
-        let shuffled = |n, delta| Ok(shuffle::krr_epsilon(epsilon0, k, n, delta)?.upper);
-        colluding(sampling, delta, epsilon0, shuffled).map(Some)
+        colluding(sampling, delta, Randomizer::Response { epsilon0, k }).map(Some)
     }
 
     fn estimates(

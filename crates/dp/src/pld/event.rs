@@ -4,12 +4,13 @@ use super::counts::{self, Grouping, count_only, truncated_poisson};
 use super::mixture::Mixture;
 use super::pair::{Atoms, Pair};
 use super::refusals::{
-    MANY_LEAVES, NESTED, NO_PAIR, RESPONSE, SHUFFLE, TRUNCATED, WITHOUT_REPLACEMENT,
+    MANY_LEAVES, NESTED, NO_PAIR, RESPONSE, SHUFFLE, SUMMED, TRUNCATED, WITHOUT_REPLACEMENT,
 };
 use super::seen::{self, Seen};
 use crate::error::in_range;
-use crate::math::{down, sqrt, up};
-use crate::{Adjacency, Bracket, Error, Event, Shape, closed, discrete, shuffle};
+use crate::math::{down, ln_sampled, sqrt, up};
+use crate::shuffle::{self, Randomizer};
+use crate::{Adjacency, Bracket, Error, Event, Shape, closed, discrete};
 
 /// The pairs of one event: in either direction, at least and at most as bad.
 pub(crate) struct Pairs {
@@ -104,8 +105,12 @@ fn cost(event: &Event) -> usize {
         Event::RandomAllocation { .. } => 16,
         Event::ImportanceSampled { .. } => 32,
         Event::SampledCountSeen { dummy_rate, .. } if *dummy_rate > 0.0 => 32,
-        Event::PoissonSampled { of, .. } => cost(of.unwrapped()),
         Event::CountOnly { .. } => 4,
+        Event::Shuffled { .. } => 16,
+        Event::Summed { .. } => 64,
+        Event::PoissonSampled { of, .. } | Event::SampledWithoutReplacement { of, .. } => {
+            cost(of.unwrapped())
+        }
         _ => 1,
     }
 }
@@ -138,27 +143,26 @@ impl Context {
     }
 
     /// The delta at which one release is a black box.
-    pub(super) fn box_delta(&self) -> f64 {
+    fn box_delta(&self) -> f64 {
         if self.total == 1 { self.delta } else { 0.25 * self.delta / self.total as f64 }
     }
 
     /// The epsilon of a release that has a specific bound, if it is the only release, and the
     /// method as text.
     pub(crate) fn single(&self, leaf: &Event) -> Result<Option<(Bracket, &'static str)>, Error> {
+        if let Some(crowd) = self.hidden_in(leaf)? {
+            return Ok(Some((crowd.epsilon(self.delta), "shuffle bound")));
+        }
         let found = match leaf {
             Event::DiscreteGaussian { sigma, sensitivity } => {
                 let distance = self.whole_distance(*sensitivity)?;
                 (discrete::epsilon(*sigma, distance, self.delta)?, super::EXACT)
             }
-            Event::Shuffled { .. } => (self.black_box(leaf)?.0, "shuffle bound"),
-            Event::PoissonSampled { rate, of } if self.adjacency == Adjacency::Replace => {
-                let Event::Shuffled { .. } = of.unwrapped() else { return Ok(None) };
-                let bound = self.without_replacement(*rate, of.unwrapped(), self.delta)?;
-                (bound.0, "amplification by sampling")
-            }
             Event::RandomAllocation { .. } => return self.allocated_alone(leaf),
-            Event::SampledWithoutReplacement { of, .. } if !is_noise(of) => {
-                (self.black_box(leaf)?.0, "amplification by sampling")
+            Event::SampledWithoutReplacement { population, sample, of } if !is_noise(of) => {
+                let rate = subset_rate(*population, *sample);
+                let (upper, _) = self.claim_of_a_subset(rate, of.unwrapped())?;
+                (Bracket { lower: 0.0, upper }, "amplification by sampling")
             }
             _ => return Ok(None),
         };
@@ -175,6 +179,9 @@ impl Context {
 
     /// The dominating pairs of one release.
     pub(crate) fn pairs(&self, leaf: &Event) -> Result<Pairs, Error> {
+        if let Some(crowd) = self.hidden_in(leaf)? {
+            return Ok(crowd.pairs(self.outside()));
+        }
         match leaf {
             Event::Gaussian { .. }
             | Event::DiscreteGaussian { .. }
@@ -184,6 +191,14 @@ impl Context {
                 self.only(Adjacency::Replace, RESPONSE)?;
                 let atoms = Atoms::randomized_response(*epsilon0, *k);
                 Ok(Pairs::exact(atoms.clone(), atoms))
+            }
+            Event::Rappor { .. } | Event::ProjectiveGeometry { .. } => {
+                self.only(Adjacency::Replace, RESPONSE)?;
+                let randomizer = Randomizer::of(leaf).ok_or(NO_PAIR)?;
+                let (atoms, real) = (randomizer.alone(), randomizer.rounded_down().alone());
+                let mut pairs = Pairs::exact(atoms.clone(), atoms);
+                pairs.lower = Some([Box::new(real.clone()), Box::new(real)]);
+                Ok(pairs)
             }
             Event::PureDp { epsilon } => Ok(Pairs::black_box(*epsilon, 0.0)),
             Event::ApproximateDp { epsilon, delta } => Ok(Pairs::black_box(*epsilon, *delta)),
@@ -224,15 +239,16 @@ impl Context {
             Event::TruncatedPoisson { rate, population, max_batch, sigma, shape } => {
                 self.truncated((*rate, *population, *max_batch), *sigma, *shape)
             }
-            Event::SampledWithoutReplacement { population, sample, of } if is_noise(of) => {
+            Event::SampledWithoutReplacement { population, sample, of } => {
                 let rate = subset_rate(*population, *sample);
-                self.subset(rate, of.unwrapped())
+                if is_noise(of) {
+                    return self.subset(rate, of.unwrapped());
+                }
+                let (epsilon, delta) = self.claim_of_a_subset(rate, of.unwrapped())?;
+                Ok(Pairs::black_box(epsilon, delta))
             }
             Event::RandomAllocation { .. } => self.allocated_once(leaf, 1.0),
-            Event::Shuffled { .. } | Event::SampledWithoutReplacement { .. } => {
-                let (epsilon, delta) = self.black_box(leaf)?;
-                Ok(Pairs::black_box(epsilon.upper, delta))
-            }
+            Event::Shuffled { .. } | Event::Summed { .. } => Err(SHUFFLE),
             Event::Zcdp { .. } => Err(NO_PAIR),
             Event::Composed { .. } | Event::Repeated { .. } => Err(NESTED),
         }
@@ -287,56 +303,83 @@ impl Context {
         Ok(pairs)
     }
 
-    /// The (epsilon, delta) of a release that has no pair.
-    fn black_box(&self, leaf: &Event) -> Result<(Bracket, f64), Error> {
-        let delta = self.box_delta();
-        let epsilon = match leaf {
-            Event::Shuffled { n, of } => {
-                self.only(Adjacency::Replace, SHUFFLE)?;
-                match of.unwrapped() {
-                    Event::PureDp { epsilon } => shuffle::generic_epsilon(*epsilon, *n, delta)?,
-                    Event::RandomizedResponse { epsilon0, k } => {
-                        shuffle::krr_epsilon(*epsilon0, *k, *n, delta)?
-                    }
-                    _ => return Err(SHUFFLE),
-                }
+    /// The crowd in which a report is hidden, if the release is one; an error if it is one of which
+    /// nothing is known.
+    fn hidden_in(&self, leaf: &Event) -> Result<Option<Crowd>, Error> {
+        let (of, share) = match leaf {
+            Event::Shuffled { .. } | Event::Summed { .. } => (leaf, 1.0),
+            // The value is included with probability q. If it is not, another takes its place.
+            Event::PoissonSampled { rate, of } if self.adjacency == Adjacency::Replace => {
+                (of.unwrapped(), *rate)
             }
             Event::SampledWithoutReplacement { population, sample, of } => {
-                self.only(Adjacency::Replace, WITHOUT_REPLACEMENT)?;
-                let rate = subset_rate(*population, *sample);
-                return self.without_replacement(rate, of.unwrapped(), delta);
+                (of.unwrapped(), subset_rate(*population, *sample))
             }
-            _ => return Err(NO_PAIR),
+            _ => return Ok(None),
         };
-        Ok((epsilon, delta))
+        let (Event::Shuffled { n, of: local } | Event::Summed { n, of: local }) = of else {
+            return Ok(None);
+        };
+        self.only(Adjacency::Replace, SHUFFLE)?;
+        let (local, rate) = match local.unwrapped() {
+            Event::PoissonSampled { rate, of } => (of.unwrapped(), *rate),
+            local => (local, 1.0),
+        };
+        let randomizer = Randomizer::of(local).ok_or(SHUFFLE)?;
+        let summed = matches!(of, Event::Summed { .. });
+        let rappor = matches!(randomizer, Randomizer::Rappor { .. });
+        if summed && !(rappor && rate == 1.0) {
+            return Err(SUMMED);
+        }
+        let crowd = shuffle::Crowd { reports: *n, rate, share };
+        Ok(Some(Crowd { summed, randomizer, crowd }))
     }
 
-    /// A fixed-size sample under replacement: `(ln(1 + q (e^eps - 1)), q delta)` for each (eps,
-    /// delta) of what is done with it (Balle, Barthe, Gaboardi 2018), so its own delta may be
+    /// A claim over a subset of fixed size, as a black box: `(ln(1 + q (e^eps - 1)), q delta)` for each
+    /// (eps, delta) of what is done with it (Balle, Barthe, Gaboardi 2018), so its own delta may be
     /// `delta / q`.
-    pub(super) fn without_replacement(
-        &self,
-        rate: f64,
-        of: &Event,
-        delta: f64,
-    ) -> Result<(Bracket, f64), Error> {
+    fn claim_of_a_subset(&self, rate: f64, of: &Event) -> Result<(f64, f64), Error> {
+        self.only(Adjacency::Replace, WITHOUT_REPLACEMENT)?;
+        let delta = self.box_delta();
         let own = delta / rate;
         if own >= 1.0 {
-            return Ok((Bracket { lower: 0.0, upper: 0.0 }, delta));
+            return Ok((0.0, delta));
         }
         let epsilon = match of {
             Event::Laplace { scale, sensitivity } => {
                 closed::laplace_epsilon(*scale, 2.0 * sensitivity, own)?
             }
             Event::PureDp { epsilon } => *epsilon,
-            Event::Shuffled { .. } => {
-                let inner = Self { delta: own, total: 1, ..*self };
-                inner.black_box(of)?.0.upper
-            }
             _ => return Err(WITHOUT_REPLACEMENT),
         };
-        let upper = up(crate::math::ln_sampled(rate, epsilon), 1e-13);
-        Ok((Bracket { lower: 0.0, upper }, delta))
+        Ok((up(ln_sampled(rate, epsilon), 1e-13), delta))
+    }
+}
+
+/// A report in a crowd.
+struct Crowd {
+    /// Whether only the sum of the reports is seen.
+    summed: bool,
+    randomizer: Randomizer,
+    crowd: shuffle::Crowd,
+}
+
+impl Crowd {
+    fn epsilon(&self, delta: f64) -> Bracket {
+        if self.crowd.share <= 0.0 {
+            return Bracket { lower: 0.0, upper: 0.0 };
+        }
+        shuffle::epsilon(self.randomizer, self.summed, &self.crowd, delta)
+    }
+
+    fn pairs(&self, outside: f64) -> Pairs {
+        let shuffle::Composed { upper, outside, lower } =
+            shuffle::composed(self.randomizer, self.summed, &self.crowd, outside);
+        let both = |atoms: &Atoms| -> [Box<dyn Pair>; 2] {
+            [Box::new(atoms.clone()), Box::new(atoms.clone())]
+        };
+        let attained = lower.is_some();
+        Pairs { upper: both(&upper), lower: lower.as_ref().map(both), outside, attained }
     }
 }
 

@@ -121,7 +121,7 @@ impl Context {
 
     /// Over a Poisson sample.
     pub(super) fn poisson(&self, rate: f64, of: &Event) -> Result<Pairs, Error> {
-        if rate == 1.0 && !matches!(of, Event::Shuffled { .. }) {
+        if rate == 1.0 {
             return self.pairs(of);
         }
         if self.adjacency == Adjacency::Replace {
@@ -200,13 +200,6 @@ impl Context {
                 let side = LaplaceShifts { rate, ratio: laplace(*scale, *sensitivity) };
                 let pair = Glued { up: side, down: Some(side) };
                 Ok(Pairs::exact(pair.clone(), pair))
-            }
-            // The value is included with probability q. If it is not, another value takes its place,
-            // so the two mixtures share all but q and the whole is (ln(1 + q (e^eps - 1)), q delta)
-            // (Balle, Barthe, Gaboardi 2018).
-            Event::Shuffled { .. } => {
-                let (epsilon, delta) = self.without_replacement(rate, of, self.box_delta())?;
-                Ok(Pairs::black_box(epsilon.upper, delta))
             }
             _ => Err(POISSON_REPLACE),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::tilt::thinned;
-use crate::math::{exp, expm1, ln_sampled, log1p};
+use crate::math::{exp, expm1, ln, ln_sampled, log1p};
 
 /// What lies between two losses: its mass under P and under Q.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -112,6 +112,8 @@ pub(crate) struct Atoms {
     atoms: Arc<[(f64, f64)]>,
     /// P-mass where Q has none.
     infinite: f64,
+    /// No loss of the mechanism is larger, whatever those of this pair are.
+    largest: f64,
 }
 
 impl Atoms {
@@ -127,12 +129,23 @@ impl Atoms {
 
     /// The same without the outcomes that Q does not have.
     pub(crate) fn finite(&self) -> Self {
-        Self { atoms: Arc::clone(&self.atoms), infinite: 0.0 }
+        Self { infinite: 0.0, ..self.clone() }
     }
 
     pub(crate) fn new(mut atoms: Vec<(f64, f64)>, infinite: f64) -> Self {
         atoms.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Self { atoms: atoms.into(), infinite }
+        Self { atoms: atoms.into(), infinite, largest: f64::INFINITY }
+    }
+
+    /// The same, for a mechanism whose losses are at most `largest`.
+    pub(crate) fn bounded(self, largest: f64) -> Self {
+        Self { largest, ..self }
+    }
+
+    /// The outcomes (P, Q) that both have.
+    pub(crate) fn of_masses(masses: &[(f64, f64)]) -> Self {
+        let both = masses.iter().filter(|(p, q)| *p > 0.0 && *q > 0.0);
+        Self::new(both.map(|(p, q)| (ln(p / q), *p)).collect(), 0.0)
     }
 
     /// Any mechanism that is `epsilon`-DP: binary randomized response.
@@ -175,9 +188,9 @@ impl Pair for Atoms {
 
     fn largest_loss(&self) -> f64 {
         if self.infinite > 0.0 {
-            f64::INFINITY
+            self.largest
         } else {
-            self.atoms.last().map_or(0.0, |atom| atom.0)
+            self.atoms.last().map_or(0.0, |atom| atom.0.min(self.largest))
         }
     }
 

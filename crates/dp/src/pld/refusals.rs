@@ -13,8 +13,14 @@ pub(super) const RESPONSE: Error = unsupported(
     "randomized response unless under replacement",
     "use adjacency replace: a report is always sent",
 );
-pub(super) const SHUFFLE: Error =
-    unsupported("this shuffle", "use adjacency replace, and pure_dp or randomized_response inside");
+pub(super) const SHUFFLE: Error = unsupported(
+    "this shuffle",
+    "use adjacency replace, and pure_dp or a local randomizer inside, sampled or not",
+);
+pub(super) const SUMMED: Error = unsupported(
+    "this sum of reports",
+    "use rappor inside; sample it on the outside, and the sums of others by shuffled",
+);
 pub(super) const ALLOCATION: Error = unsupported(
     "this random allocation",
     "use adjacency add-remove or zero-out and noise inside (or claims, under add-remove), or \

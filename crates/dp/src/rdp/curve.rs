@@ -7,6 +7,7 @@ use super::sampled_gaussian::{MARGIN, divergence, divergence_from_integers};
 use super::without_replacement::{LARGEST_ORDER, MOST_INNER, amplified};
 use crate::error::{order as check_order, unsupported};
 use crate::math::{exp, expm1, ln, ln_sampled, log1p, up};
+use crate::shuffle::Randomizer;
 use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 
 /// The Renyi divergence of `event` at `order`, for the neighbours of `adjacency`, both directions.
@@ -20,7 +21,8 @@ use crate::{Adjacency, Error, Event, Shape, closed, discrete};
 ///   [`discrete::as_gaussian`]; for one party as `discrete_gaussian`.
 /// - `laplace`: the exact divergence; its norm is L1, in which two contributions are 2 apart
 ///   whatever their shape.
-/// - `randomized_response`: the exact divergence, under replacement only.
+/// - `randomized_response`, `rappor`: the exact divergence, under replacement only.
+/// - `projective_geometry`: as pure DP, under replacement only.
 /// - `pure_dp`, `approximate_dp`, `zcdp`: their parameters must hold for the requested adjacency.
 /// - `poisson_sampled`, `sampled_without_replacement`: see the functions below.
 /// - `composed`, `repeated`: sums.
@@ -66,6 +68,20 @@ impl Curve {
                 }
                 Ok(pure(response(order, *epsilon0, *k as f64)))
             }
+            Event::Rappor { epsilon0, .. } => {
+                if self.adjacency != Adjacency::Replace {
+                    return Err(RESPONSE);
+                }
+                // Two bits that are answered independently.
+                Ok(pure(multiply_up(2.0, response(order, *epsilon0, 2.0))))
+            }
+            Event::ProjectiveGeometry { .. } => {
+                if self.adjacency != Adjacency::Replace {
+                    return Err(RESPONSE);
+                }
+                let epsilon = Randomizer::of(event).map_or(f64::INFINITY, |r| r.local_epsilon());
+                Ok(pure(pure_dp(order, epsilon)?))
+            }
             Event::PureDp { epsilon } => Ok(pure(pure_dp(order, *epsilon)?)),
             Event::ApproximateDp { epsilon, delta } => {
                 Ok(Loss { rdp: pure_dp(order, *epsilon)?, delta: *delta })
@@ -96,6 +112,7 @@ impl Curve {
             // The count that only the device makes possible has an infinite loss.
             Event::CountOnly { .. } => Err(unbounded("the count alone")),
             Event::Shuffled { .. } => Err(unbounded("shuffling")),
+            Event::Summed { .. } => Err(unbounded("sums of local reports")),
             Event::RandomAllocation { .. } => Err(unbounded("random allocation")),
         }
     }

@@ -11,7 +11,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{IMPROBABLE, Judgement, Rule, Terms, best, largest_rate};
+use super::local::largest_rate;
+use super::{IMPROBABLE, Judgement, Rule, Terms, best};
 use crate::discrete::{Smoothed, smoothed};
 use crate::error::{at_least_one, positive};
 use crate::math::{down, exp, sqrt};

@@ -1,30 +1,28 @@
 //! Attacks: exact deltas of real crowds, which are lower bounds on the worst case.
 
+use super::bounds::seen;
 use super::halves::Pair;
-use super::search::{Estimate, FINE, Side, root};
+use super::randomizer::Randomizer;
+use super::search::{COARSE, Estimate, FINE, Side, root};
 use super::weights::{self, Weights};
-use super::{NEGLIGIBLE, OUTSIDE, amplifies};
-use crate::math::{down, exp, expm1, log1p, sqrt};
+use super::{Crowd, NEGLIGIBLE, OUTSIDE, amplifies};
+use crate::math::{down, exp, log1p, sqrt};
 
 /// Relative rounding of the terms.
 const ROUNDING: f64 = 1e-12;
 
-/// The largest standard deviation of a count that is considered; larger crowds get no lower end.
-const DEVIATION: f64 = 32_768.0;
-
-/// k-ary randomized response where all others hold something other than `x0`, and only the number
-/// of reports of `x0` is considered: `Bin(n - 1, p)` plus the device's own, which is `x0` with
-/// probability `e^epsilon0 p` or `p`.
-struct OneSymbol {
-    /// `p` and `1 - p`; `e^epsilon0 p` and `1 - e^epsilon0 p`.
-    rare: (f64, f64),
-    likely: (f64, f64),
+/// Only the number of reports of one class is considered: one for each of `others` with probability
+/// `p`, and the device's own with one of two probabilities.
+struct OneClass {
     others: u64,
+    /// The device's probabilities, `likely` and `rare`, each with what is left of 1.
+    likely: (f64, f64),
+    rare: (f64, f64),
     weights: Weights,
 }
 
-impl OneSymbol {
-    /// The divergence of "holds `x0`" from "holds another", or the reverse.
+impl OneClass {
+    /// The divergence of the likely case from the rare one, or the reverse.
     fn estimate(&self, epsilon: f64, backwards: bool) -> Estimate {
         let grown = exp(epsilon);
         let (first, second) =
@@ -60,52 +58,59 @@ impl OneSymbol {
     }
 }
 
-/// A lower bound on the epsilon of `n` shuffled reports of k-ary randomized response with the worst
-/// inputs of the others: the best of three attacks. Each sums only a part of the true divergence,
-/// minus the rounding. This function does not use any upper bound, so the two ends check each
-/// other.
-pub(super) fn lower_end(epsilon0: f64, k: u64, n: u64, delta: f64) -> f64 {
+/// A lower bound on the epsilon of a crowd with the worst inputs of the others: the best of three
+/// attacks. Each sums only a part of the true divergence, minus the rounding. This function does not
+/// use any upper bound, so the two ends check each other.
+///
+/// - All others hold a third value, and the reports in the first set only and in the second only
+///   are counted ([`Randomizer::third_value`]).
+/// - All others hold the device's second value, and the reports in the first set only are counted,
+///   in both directions.
+pub(super) fn lower_end(randomizer: Randomizer, crowd: &Crowd, delta: f64) -> f64 {
+    if let Randomizer::Any { epsilon0 } = randomizer {
+        // Randomized response is one of them.
+        let of = |k| lower_end(Randomizer::Response { epsilon0, k }, crowd, delta);
+        return of(2).max(of(3));
+    }
+    let randomizer = randomizer.rounded_down();
+    let Crowd { reports: n, rate, share } = *crowd;
     if n == 1 {
-        return alone(epsilon0, k, delta);
+        return if share < 1.0 { 0.0 } else { alone(randomizer, rate, delta) };
     }
-    if !amplifies(epsilon0, n) {
+    let (classes, among) = seen(randomizer, crowd);
+    if !amplifies(classes.ln_weight, n) || among.reports < n {
         return 0.0;
     }
-    let a = expm1(epsilon0);
-    let (k, p) = (k as f64, 1.0 / (a + k as f64));
-    let crowd = |q: f64| weights::crowd(n, q, 1.0 - q, DEVIATION);
-    if crowd(p) < n || crowd(2.0 * p) < n {
-        return 0.0;
-    }
-    let outside = (OUTSIDE * delta).max(NEGLIGIBLE);
+    let (ceiling, outside) = (classes.ln_weight, (OUTSIDE * delta).max(NEGLIGIBLE));
     let mut best = 0.0;
-    if k > 2.0 {
-        // All others hold a third symbol.
-        let kappa = (k - 2.0) / (a + k - 2.0);
-        let rest = (a + k - 2.0) * p;
-        let pair = Pair::new(epsilon0, n, (2.0 * p, rest), kappa, outside);
-        best = root(|x| pair.estimate(x), delta, epsilon0, pair.guess(delta), Side::Lower, FINE);
+    if let Some(third) = randomizer.third_value() {
+        let pair = Pair::real(&third.sampled(rate), among, outside);
+        best = root(|x| pair.estimate(x), delta, ceiling, pair.guess(delta), Side::Lower, COARSE);
     }
-    let rest = (a + k - 1.0) * p;
-    let one = OneSymbol {
-        rare: (p, rest),
-        likely: ((a + 1.0) * p, (k - 1.0) * p),
+    // Of the device's own reports, the share that is not there is an other's.
+    let (rare, likely) = (classes.apart, exp(classes.ln_weight) * classes.apart);
+    let likely = (1.0 - share) * rare + share * likely;
+    let one = OneClass {
         others: n - 1,
-        weights: Weights::new(n - 1, p, rest, outside),
+        likely: (likely, 1.0 - likely),
+        rare: (rare, 1.0 - rare),
+        weights: Weights::new(n - 1, rare, 1.0 - rare, outside),
     };
-    let distance = a * p / sqrt((n - 1) as f64 * p * rest);
+    let distance = (likely - rare) / sqrt((n - 1) as f64 * rare * (1.0 - rare));
     for backwards in [false, true] {
         if one.estimate(best, backwards).lower() > delta {
             let start = weights::guess(distance, delta).max(best);
             let estimate = |x| one.estimate(x, backwards);
-            best = root(estimate, delta, epsilon0, start, Side::Lower, FINE).max(best);
+            best = root(estimate, delta, ceiling, start, Side::Lower, FINE).max(best);
         }
     }
     best
 }
 
-/// The exact epsilon of one report alone, rounded down: `(e^epsilon0 - e^epsilon) p = delta`.
-fn alone(epsilon0: f64, k: u64, delta: f64) -> f64 {
-    let part = delta * (1.0 + (k as f64 - 1.0) * exp(-epsilon0));
-    if part < 1.0 { down(epsilon0 + log1p(-part), ROUNDING).max(0.0) } else { 0.0 }
+/// The exact epsilon of one report alone, rounded down. Its delta is
+/// `(w - e^epsilon) P(in the second set only)`.
+fn alone(randomizer: Randomizer, rate: f64, delta: f64) -> f64 {
+    let classes = randomizer.classes();
+    let part = delta / (rate * classes.apart * exp(classes.ln_weight));
+    if part < 1.0 { down(classes.ln_weight + log1p(-part), ROUNDING).max(0.0) } else { 0.0 }
 }

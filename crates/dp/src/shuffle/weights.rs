@@ -16,6 +16,8 @@ pub(super) struct Weights {
     pub(super) values: Vec<f64>,
     /// A bound on the sum of `P(s) (1 + s / mean)` over all counts `s` that are not in the table.
     pub(super) outside: f64,
+    /// `n p`.
+    pub(super) mean: f64,
 }
 
 impl Weights {
@@ -27,6 +29,9 @@ impl Weights {
     pub(super) fn new(n: u64, p: f64, q: f64, outside: f64) -> Self {
         let size = n as f64;
         let mean = size * p;
+        if mean <= 0.0 {
+            return Self { first: 0, values: vec![1.0], outside: 0.0, mean };
+        }
         let mode = (((size + 1.0) * p) as u64).min(n);
         let half = 0.5 * outside;
         let mut left_out = 0.0;
@@ -35,11 +40,13 @@ impl Weights {
         let (mut weight, mut s) = (1.0, mode);
         while s > 0 {
             let ratio = s as f64 * q / ((n - s + 1) as f64 * p);
-            // Counts below the mode are below the mean, so 1 + s / mean is at most 2.
-            let beyond = 2.0 * weight * ratio / (1.0 - ratio);
-            if ratio < 1.0 && beyond <= half {
-                left_out += beyond;
-                break;
+            if may_end(ratio, weight, half) {
+                // Counts below the mode are below the mean, so 1 + s / mean is at most 2.
+                let beyond = 2.0 * weight * ratio / (1.0 - ratio);
+                if beyond <= half {
+                    left_out += beyond;
+                    break;
+                }
             }
             weight *= ratio;
             s -= 1;
@@ -53,13 +60,15 @@ impl Weights {
         (weight, s) = (1.0, mode);
         while s < n {
             let ratio = (n - s) as f64 * p / ((s + 1) as f64 * q);
-            // s P(s) falls by this ratio or a smaller one, P(s) faster still.
-            let moment_ratio = ratio * (s + 1) as f64 / (s.max(1)) as f64;
-            let beyond =
-                weight * (1.0 + s.max(1) as f64 / mean) * moment_ratio / (1.0 - moment_ratio);
-            if moment_ratio < 1.0 && beyond <= half {
-                left_out += beyond;
-                break;
+            if may_end(ratio, weight, half) {
+                // s P(s) falls by this ratio or a smaller one, P(s) faster still.
+                let moment_ratio = ratio * (s + 1) as f64 / (s.max(1)) as f64;
+                let beyond =
+                    weight * (1.0 + s.max(1) as f64 / mean) * moment_ratio / (1.0 - moment_ratio);
+                if moment_ratio < 1.0 && beyond <= half {
+                    left_out += beyond;
+                    break;
+                }
             }
             weight *= ratio;
             s += 1;
@@ -67,16 +76,27 @@ impl Weights {
         }
 
         let sum: f64 = values.iter().sum();
+        let scale = 1.0 / sum;
         for value in &mut values {
-            *value /= sum;
+            *value *= scale;
         }
-        Self { first, values, outside: left_out }
+        Self { first, values, outside: left_out, mean }
+    }
+
+    /// The counts with their probabilities.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, f64)> {
+        (self.first..).zip(self.values.iter().copied())
     }
 
     /// The count of the last entry.
     pub(super) fn last(&self) -> u64 {
         self.first + self.values.len() as u64 - 1
     }
+}
+
+/// Whether what lies beyond an entry may be as little as `half`. Saves a few divisions.
+fn may_end(ratio: f64, weight: f64, half: f64) -> bool {
+    ratio < 0.5 || (ratio < 1.0 && weight <= half)
 }
 
 /// How many of `n` reports are considered so that a binomial count of probability `p` (`q = 1 - p`)

@@ -79,7 +79,9 @@ fn plan(cover: Probability) -> Plan {
     plan.recipe.sampling.rate = Probability::new(1, 10).unwrap();
     plan.recipe.sampling.cover = cover;
     plan.recipe.randomizer = Randomizer::RandomizedResponse { epsilon_micro: 3_000_000 };
-    plan.recipe.aggregation.min_batch = 1_000;
+    // A small batch, so that what is charged is large enough to be told from chance.
+    plan.recipe.aggregation.min_batch = 200;
+    plan.trust.floors.dishonest_devices = 100;
     plan.reclaim();
     // Only for the spread: with it, a pass reads or sends.
     plan.trust.operators.extend(pinned(&ISSUERS));

@@ -129,8 +129,11 @@ pub(super) fn honest_part(event: Event, honest: Honest) -> Result<Event> {
             Event::CountOnly { rate, population: honest.others(population) }
         }
         // The device's own noise, which does not depend on others.
-        local @ Event::RandomizedResponse { .. } => local,
+        local @ (Event::RandomizedResponse { .. }
+        | Event::Rappor { .. }
+        | Event::ProjectiveGeometry { .. }) => local,
         Event::Shuffled { n, of } => Event::Shuffled { n: honest.crowd(n), of },
+        Event::Summed { n, of } => Event::Summed { n: honest.crowd(n), of },
         Event::PoissonSampled { rate, of } => Event::PoissonSampled { rate, of: boxed(of)? },
         Event::SampledWithoutReplacement { .. } => {
             return Err(no_part("sampled_without_replacement"));
@@ -217,12 +220,18 @@ impl Counts {
             | Event::CountOnly { .. } => self.seen = true,
             Event::Repeated { of, .. } => self.add(of, adjacency),
             Event::Composed { of } => of.iter().for_each(|part| self.add(part, adjacency)),
+            // Devices that toss a coin before they take part in a shuffle.
+            Event::Shuffled { of, .. } => {
+                self.seen |= matches!(**of, Event::PoissonSampled { .. });
+            }
             Event::RandomizedResponse { .. }
+            | Event::Rappor { .. }
+            | Event::ProjectiveGeometry { .. }
             | Event::PureDp { .. }
             | Event::ApproximateDp { .. }
             | Event::Zcdp { .. }
             | Event::SampledWithoutReplacement { .. }
-            | Event::Shuffled { .. } => {}
+            | Event::Summed { .. } => {}
         }
     }
 
@@ -264,7 +273,7 @@ pub(super) fn sampled(event: &Event) -> bool {
         | Event::ImportanceSampled { .. }
         | Event::CountOnly { .. }
         | Event::RandomAllocation { .. } => true,
-        Event::Repeated { of, .. } => sampled(of),
+        Event::Repeated { of, .. } | Event::Shuffled { of, .. } => sampled(of),
         Event::Composed { of } => of.iter().any(sampled),
         _ => false,
     }

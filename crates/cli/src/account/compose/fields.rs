@@ -38,6 +38,11 @@ const EVENTS: &[(&str, &[Field])] = &[
     ),
     ("laplace", &[("scale", Number, true), SENSITIVITY]),
     ("randomized_response", &[("epsilon0", Number, true), ("k", Whole, true)]),
+    ("rappor", &[("epsilon0", Number, true), ("k", Whole, true)]),
+    (
+        "projective_geometry",
+        &[("epsilon0", Number, true), ("order", Whole, true), ("dimension", Whole, true)],
+    ),
     ("pure_dp", &[("epsilon", Number, true)]),
     ("approximate_dp", &[("epsilon", Number, true), ("delta", Number, true)]),
     ("zcdp", &[("rho", Number, true)]),
@@ -59,6 +64,7 @@ const EVENTS: &[(&str, &[Field])] = &[
     ),
     ("count_only", &[RATE, POPULATION]),
     ("shuffled", &[("n", Whole, true), OF]),
+    ("summed", &[("n", Whole, true), OF]),
     (
         "random_allocation",
         &[

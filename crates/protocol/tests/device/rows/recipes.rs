@@ -210,21 +210,21 @@ fn claims() -> Vec<Row> {
                 *adjacency = Adjacency::AddRemove;
             }
         }),
-        spent("one recipe costs more than the budget", &|plan| plan.trust.budget.epsilon = 0.05),
+        spent("one recipe costs more than the budget", &|plan| plan.trust.budget.epsilon = 0.04),
         spent("the deltas alone are too much", &|plan| plan.trust.budget.delta = 1e-8),
         spent("too much is spent already", &|plan| {
-            plan.trust.budget.epsilon = 0.1;
+            plan.trust.budget.epsilon = 0.08;
             second(plan, "another", |_| {});
         })
         .device(veteran),
         capped("one recipe costs more than the cap on a life", &|plan| {
-            plan.trust.budget.lifetime_epsilon = 0.05;
+            plan.trust.budget.lifetime_epsilon = 0.04;
         }),
         capped("the deltas alone are too much for a life", &|plan| {
             plan.trust.budget.lifetime_delta = 1e-8;
         }),
         capped("too much is spent in this life already", &|plan| {
-            plan.trust.budget.lifetime_epsilon = 0.1;
+            plan.trust.budget.lifetime_epsilon = 0.08;
             second(plan, "another", |_| {});
         })
         .device(veteran),

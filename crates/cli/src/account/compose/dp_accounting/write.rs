@@ -55,7 +55,10 @@ pub(in crate::account::compose) fn write(event: &Event, path: &str) -> Result<Va
         | Event::SampledCountSeen { .. }
         | Event::CountOnly { .. }
         | Event::RandomAllocation { .. }
-        | Event::Shuffled { .. } => {
+        | Event::Rappor { .. }
+        | Event::ProjectiveGeometry { .. }
+        | Event::Shuffled { .. }
+        | Event::Summed { .. } => {
             let name = json!(event)["event"].as_str().unwrap_or_default().to_owned();
             let error = anyhow!("{path}: dp-accounting has no event like {name}");
             let hint = "write its (epsilon, delta) as `approximate_dp`: sotto account computes it";
