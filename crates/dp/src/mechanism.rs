@@ -11,6 +11,8 @@
 //! which VDAF sums an [`Encoding`] (`sotto_protocol::recipe`).
 
 mod collusion;
+mod consistent;
+mod difference;
 mod estimate;
 pub mod exact;
 mod interval;
@@ -25,6 +27,8 @@ use crate::recipe::Law;
 use crate::{Error, Event};
 
 pub use collusion::{Colluding, Sampling};
+pub use consistent::onto_simplex;
+pub use difference::{Difference, Ranged, difference, holm};
 pub use estimate::Estimate;
 
 /// Makes [`Mechanism`] from a list of mechanisms, each with its kind as named in recipes.
