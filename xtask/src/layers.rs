@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
         "sotto-server",
         &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-store"],
     ),
-    ("sotto-client", &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol"]),
+    ("sotto-client", &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-crypto", "sotto-protocol"]),
     // Test data, vectors and parties. Every crate may use it as a development dependency.
     (TESTING, &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-crypto", "sotto-protocol"]),
     (

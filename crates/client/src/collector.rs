@@ -48,8 +48,8 @@ pub struct Collector {
 /// A collection job at the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionJob {
-    id: String,
-    request: Vec<u8>,
+    pub(crate) id: String,
+    pub(crate) request: Vec<u8>,
 }
 
 /// Whether a job is done.

@@ -9,7 +9,8 @@
 #![doc = include_str!("../examples/device.rs")]
 //! ```
 //!
-//! [`Collector`] collects batches from the leader and opens them. [`Uploader`] is the client of a
+//! [`Collector`] collects batches from the leader and opens them, and a [`QueryResult`] says what they
+//! mean. [`Uploader`] is the client of a
 //! plain DAP task, without a recipe. All of them send through a [`Transport`]: [`HttpTransport`] is
 //! included, and tests use their own. `sotto-protocol` decides what messages contain; this crate
 //! does the exchange: URLs, headers, relays, retries.
@@ -25,6 +26,7 @@ mod http;
 mod log;
 mod participant;
 mod problem;
+pub mod query_result;
 mod relay;
 mod retry;
 #[cfg(test)]
@@ -45,6 +47,7 @@ pub use participant::{
     TokenFailure, TokenRound,
 };
 pub use problem::Problem;
+pub use query_result::QueryResult;
 pub use relay::{Clock, Random, RelayTransport};
 pub use retry::RetryPolicy;
 pub use sealing::SealingKey;

@@ -149,6 +149,20 @@ impl AggregateResult {
         })
     }
 
+    /// What [`Self::to_json`] wrote.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let integer = |value: &Value| match value {
+            Value::String(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                digits.parse().ok()
+            }
+            value => value.as_u64().map(u128::from),
+        };
+        match value {
+            Value::Array(_) => vector(value, integer).map(Self::Vector),
+            value => integer(value).map(Self::Scalar),
+        }
+    }
+
     /// As JSON, with integers as decimal strings, as the interoperability test API expects.
     pub fn to_json_strings(&self) -> Value {
         self.map_json(|value| Value::from(value.to_string()))
@@ -257,5 +271,11 @@ mod tests {
         let vector = AggregateResult::Vector(vec![1, large]);
         assert_eq!(vector.to_json(), json!([1, "1180591620717411303424"]));
         assert_eq!(vector.to_json_strings(), json!(["1", "1180591620717411303424"]));
+        for result in [vector, AggregateResult::Scalar(3), AggregateResult::Scalar(large)] {
+            assert_eq!(AggregateResult::from_json(&result.to_json()), Some(result));
+        }
+        for other in [json!(-1), json!(1.5), json!("+3"), json!("x"), json!({}), json!([[1]])] {
+            assert_eq!(AggregateResult::from_json(&other), None, "{other}");
+        }
     }
 }
