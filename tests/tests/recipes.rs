@@ -222,7 +222,7 @@ fn the_walkthrough_works_as_it_is_written() {
         "commute: once: it has been considered before",
         "2 of 2 token requests failed, the last at attester-",
         "the attester refuses (status 400)",
-        "95 % (noise and sampling)",
+        "95 % (total)",
     ] {
         assert!(text.contains(expected), "{expected:?} is missing in {text}");
     }

@@ -14,6 +14,7 @@ use crate::{
     keys::KeysArgs,
     log::LogCommandArgs,
     recipe::RecipeCommandArgs,
+    result::ResultArgs,
     schema::SchemaArgs,
     serve::ServeArgs,
     task::TaskArgs,
@@ -54,6 +55,8 @@ enum Command {
     Upload(UploadArgs),
     /// Collect the result of a batch.
     Collect(CollectArgs),
+    /// Show and compare results that were kept.
+    Result(ResultArgs),
     /// Compute what a release costs in privacy, or what a privacy budget requires.
     Account(AccountArgs),
     /// Serve the interoperability test API, to be driven by other implementations.
@@ -93,6 +96,7 @@ impl Cli {
             Command::Keys(args) => args.run(output),
             Command::Upload(args) => args.run(output),
             Command::Collect(args) => args.run(output),
+            Command::Result(args) => args.run(output),
             Command::Account(args) => args.run(output),
             Command::Interop(args) => args.run(output),
             Command::Vectors(args) => args.run(output),

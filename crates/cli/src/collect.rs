@@ -1,6 +1,5 @@
 //! `sotto collect`: asks the leader for a batch, waits, and prints the result.
 
-mod estimated;
 mod jobs;
 mod release;
 mod subject;
@@ -10,18 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use comfy_table::{CellAlignment, Table};
 use indicatif::ProgressBar;
-use serde::Serialize;
-use serde_json::Value;
 use sotto_client::{
     AuthToken, Cancelled, CollectError, Collected, CollectionJob, Collector, ExchangeError, Poll,
-    Progress, RetryPolicy,
+    Progress, QueryResult, RetryPolicy,
 };
 use sotto_protocol::collector::CollectorError;
 use sotto_protocol::recipe::windows::Span;
 use sotto_protocol::{Moment, Task};
-use sotto_vdaf::AggregateResult;
 use sotto_wire::{BatchMode, Interval, ProblemType, Query, Recipe, Time};
 
 use self::release::StillOpen;
@@ -29,9 +24,8 @@ use self::subject::{Subject, SubjectArgs};
 use crate::output::{Outcome, Output, WithHint};
 use crate::patience::{Limit, Over, Patience};
 use crate::random;
-use crate::task_file::BatchModeName;
+use crate::result::{self, OutArgs};
 use crate::time_text::{now, parse_moment, parse_seconds, show_moment, show_seconds};
-use crate::vocabulary::{self, Bucket};
 
 /// The deadline without `--deadline`: for a result, which may need other reports, and for a question
 /// that a leader answers at once.
@@ -74,18 +68,21 @@ pub(crate) struct CollectArgs {
     #[arg(long)]
     keep: bool,
     /// List the task's jobs at the leader, and collect nothing.
-    #[arg(long, conflicts_with_all = ["interval", "current", "anyway", "keep"])]
+    #[arg(long, conflicts_with_all = ["interval", "current", "anyway", "keep", "out", "consistent"])]
     list: bool,
     /// Cancel a job of --list, unless it has a result, and collect nothing.
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["list", "interval", "current", "anyway", "keep"])]
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["list", "interval", "current", "anyway", "keep", "out", "consistent"])]
     cancel: Option<String>,
     /// Announce the task in every request (taskprov).
     #[arg(long)]
     taskprov: bool,
+    #[command(flatten)]
+    out: OutArgs,
 }
 
 impl CollectArgs {
     pub(crate) fn run(mut self, output: &Output) -> Result<Outcome> {
+        self.out.check()?;
         let spinner = output.spinner("asking the leader");
         let (shown, told) = (spinner.clone(), output.clone());
         let tell = move |line: &str| shown.suspend(|| told.remark(line));
@@ -102,7 +99,7 @@ impl CollectArgs {
         spinner: &ProgressBar,
         output: &Output,
     ) -> Result<Outcome> {
-        let Subject { task, key, token, recipe } = self.subject.load()?;
+        let Subject { task, key, token, recipe, index } = self.subject.load()?;
         patience.name_servers(&task);
         let transport = self.subject.log.connection.watched(1)?;
         let mut collector = Collector::new(task.clone(), key, AuthToken::Bearer(token), transport)
@@ -140,7 +137,13 @@ impl CollectArgs {
             Ok(collected) => collected,
         };
         spinner.finish_and_clear();
-        print(output, &task, recipe.as_ref(), &collected)?;
+        let recipe = recipe.as_ref().map(|recipe| (recipe, index));
+        let found = self.out.prepared(QueryResult::new(&task, recipe, &collected)?);
+        match output.json() {
+            true => output.value(&found)?,
+            false => result::print(output, &found)?,
+        }
+        self.out.write(&found, output)?;
         // Not earlier: until the result is printed, the same request must find it again.
         std::io::stdout().flush()?;
         if task.configuration().batch_mode() == BatchMode::LeaderSelected && !self.keep {
@@ -323,102 +326,4 @@ fn explain<T>(error: CollectError, task: &Task) -> Result<T> {
         _ => return Err(error.into()),
     };
     Err(error).hint(hint)
-}
-
-/// A collected batch.
-#[derive(Serialize)]
-struct Batch<'a> {
-    task_id: String,
-    batch_mode: BatchModeName,
-    job_id: &'a str,
-    count: u64,
-    interval: vocabulary::Interval,
-    /// What leader and helper summed.
-    result: Value,
-    #[serde(flatten)]
-    answer: Option<Answer>,
-}
-
-/// The answer to a recipe.
-#[derive(Serialize)]
-struct Answer {
-    recipe_id: String,
-    name: String,
-    population: u64,
-    rate: f64,
-    buckets: Vec<Bucket>,
-}
-
-fn print(
-    output: &Output,
-    task: &Task,
-    recipe: Option<&Recipe>,
-    collected: &Collected,
-) -> Result<()> {
-    let collection = &collected.collection;
-    let answer = |recipe: &Recipe| -> Result<Answer> {
-        Ok(Answer {
-            recipe_id: recipe.id().to_string(),
-            name: recipe.name.clone(),
-            population: recipe.who.population,
-            rate: recipe.sampling.rate.to_f64(),
-            buckets: estimated::buckets(recipe, collection)?,
-        })
-    };
-    let answer = recipe.map(answer).transpose()?;
-    if output.json() {
-        return output.value(&Batch {
-            task_id: task.id().to_string(),
-            batch_mode: task.configuration().batch_mode().into(),
-            job_id: collected.job.id(),
-            count: collection.report_count,
-            interval: vocabulary::Interval::of(task, collection.interval),
-            result: collection.result.to_json(),
-            answer,
-        });
-    }
-    match &answer {
-        Some(answer) => output.table(estimated::table(&answer.buckets))?,
-        None => match &collection.result {
-            AggregateResult::Scalar(value) => output.line(value)?,
-            AggregateResult::Vector(values) => output.table(table(values))?,
-        },
-    }
-    let precision = task.configuration().time_precision();
-    let start = collection.interval.start().start_seconds(precision);
-    let duration = collection.interval.duration().as_seconds(precision);
-    output.remark(format!(
-        "{} reports from {} to {}",
-        collection.report_count,
-        show_moment(Moment(start)),
-        show_moment(Moment(start.saturating_add(duration)))
-    ));
-    Ok(())
-}
-
-fn table(values: &[u128]) -> Table {
-    let mut table = Table::new();
-    table.set_header(["bucket", "value"]);
-    for (index, value) in values.iter().enumerate() {
-        table.add_row([Value::from(index).to_string(), value.to_string()]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::output::fitted;
-
-    #[test]
-    fn vectors_are_tables() {
-        insta::assert_snapshot!(fitted(&mut table(&[3, 1_000]), 80), @r"
-         bucket  value
-              0      3
-              1   1000
-        ");
-    }
 }

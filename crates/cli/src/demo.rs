@@ -4,7 +4,6 @@
 //! HTTP on loopback ports, with their files in a temporary folder. It needs no configuration and no
 //! network.
 
-mod chart;
 mod collecting;
 mod data;
 mod exact;
@@ -24,8 +23,10 @@ use sotto_wire::Probability;
 
 use self::question::Question;
 use self::result::DemoResult;
+use crate::chart::{Shape, chart};
 use crate::output::{Outcome, Output, WithHint, columns};
 use crate::random;
+use crate::result::OutArgs;
 
 /// Runs everything in one process.
 #[derive(Debug, Args)]
@@ -56,6 +57,8 @@ pub(crate) struct DemoArgs {
     /// standard deviations below the expected number]
     #[arg(long, value_name = "N")]
     min_batch_size: Option<u64>,
+    #[command(flatten)]
+    out: OutArgs,
 }
 
 /// The complete parameters of a run.
@@ -97,6 +100,7 @@ pub(crate) struct Explanation {
 
 impl DemoArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        self.out.check()?;
         let plan = self.plan()?;
         output.remark(match &self.recipe {
             None => format!(
@@ -109,12 +113,17 @@ impl DemoArgs {
         });
         // The demo without --exact may change; the one with it must not.
         let run = if self.exact { exact::run } else { sampled::run };
-        let (result, explanation) = run(&plan, output)?;
+        let (mut result, explanation) = run(&plan, output)?;
+        let collected = self.out.prepared(result.collected.clone());
+        for (shown, row) in result.buckets.iter_mut().zip(collected.buckets()) {
+            shown.consistent = row.consistent;
+        }
         if output.json() {
             output.value(&result)?;
         } else {
             self.print(output, &plan, &result, &explanation)?;
         }
+        self.out.write(&collected, output)?;
         Ok(Outcome::Yes)
     }
 
@@ -170,7 +179,8 @@ impl DemoArgs {
     ) -> Result<()> {
         output.line("")?;
         let heading = if self.recipe.is_some() { "answer" } else { "word" };
-        let mut lines = chart::chart(heading, &result.buckets, output.width()).into_iter();
+        let shape = Shape { noise: false, bars: true };
+        let mut lines = chart(heading, &result.buckets, output.width(), shape).into_iter();
         if let Some(head) = lines.next() {
             output.line(output.bold(&head))?;
         }
@@ -241,8 +251,8 @@ mod tests {
     use super::*;
 
     fn args(devices: u32, min_batch_size: Option<u64>) -> DemoArgs {
-        let (recipe, data) = (None, None);
-        DemoArgs { devices, recipe, data, seed: Some(7), exact: true, min_batch_size }
+        let (recipe, data, out) = (None, None, OutArgs::default());
+        DemoArgs { devices, recipe, data, seed: Some(7), exact: true, min_batch_size, out }
     }
 
     #[test]

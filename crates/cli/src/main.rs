@@ -4,6 +4,7 @@
 //! [`output`]. Cryptography, protocol and servers live in the crates below.
 
 mod account;
+mod chart;
 mod cli;
 mod collect;
 mod completions;
@@ -26,6 +27,7 @@ mod problem_words;
 mod random;
 mod recipe;
 mod recipe_file;
+mod result;
 mod schema;
 mod serve;
 mod signals;

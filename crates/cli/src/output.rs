@@ -24,7 +24,7 @@ use crate::connection;
 pub(crate) use self::wrap::{columns, hang};
 
 /// The version of all JSON that is printed. `docs/json.md` says what may change without a new one.
-const SCHEMA: &str = "sotto/1";
+const SCHEMA: &str = sotto_client::query_result::FORMAT;
 
 /// The result of a command that ran without errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use sotto_dp::mechanism::Estimate;
 use sotto_protocol::Task;
 use sotto_wire::{ListedInterval, Probability, utc};
 
@@ -110,70 +109,6 @@ pub(crate) fn probability<S: Serializer>(
     value.to_f64().serialize(serializer)
 }
 
-/// One number of a result: what the analyst learns about it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Bucket {
-    pub(crate) label: String,
-    /// Known to the demo alone, which plays every part.
-    #[serde(rename = "true", skip_serializing_if = "Option::is_none")]
-    pub(crate) truth: Option<u64>,
-    #[serde(serialize_with = "number")]
-    pub(crate) estimate: f64,
-    /// From noise and sampling together, as the interval is.
-    #[serde(serialize_with = "number")]
-    pub(crate) stderr: f64,
-    #[serde(serialize_with = "number")]
-    pub(crate) lo95: f64,
-    #[serde(serialize_with = "number")]
-    pub(crate) hi95: f64,
-    /// From the noise alone, given who took part; absent for exact values.
-    #[serde(flatten)]
-    pub(crate) noise: Option<Noise>,
-}
-
-/// The uncertainty from the noise alone.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Noise {
-    noise_stderr: f64,
-    pub(crate) noise_lo95: f64,
-    pub(crate) noise_hi95: f64,
-}
-
-impl Bucket {
-    /// The confidence level of the intervals.
-    pub(crate) const LEVEL: f64 = 0.95;
-
-    /// A bucket whose value is known exactly.
-    pub(crate) fn exact(label: &str, truth: u64, value: u64) -> Self {
-        let (label, value) = (label.to_owned(), value as f64);
-        let (estimate, lo95, hi95) = (value, value, value);
-        Self { label, truth: Some(truth), estimate, stderr: 0.0, lo95, hi95, noise: None }
-    }
-
-    /// A bucket whose value is estimated, with intervals of [`Self::LEVEL`].
-    pub(crate) fn estimated(label: String, truth: Option<u64>, estimate: &Estimate) -> Self {
-        Self {
-            label,
-            truth,
-            estimate: estimate.value,
-            stderr: estimate.total_error,
-            lo95: estimate.total_low,
-            hi95: estimate.total_high,
-            noise: Some(Noise {
-                noise_stderr: estimate.noise_error,
-                noise_lo95: estimate.noise_low,
-                noise_hi95: estimate.noise_high,
-            }),
-        }
-    }
-}
-
-/// Whole numbers without a fraction: `75`, not `75.0`.
-fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    let whole = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
-    if whole { serializer.serialize_i64(*value as i64) } else { serializer.serialize_f64(*value) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,13 +131,5 @@ mod tests {
         assert_eq!(json(all), r#"[0.5,"inf","inf"]"#);
         assert_eq!(json(Epsilon::from_micro(812_345)), "0.812345");
         assert_eq!(json(Epsilon::or_inf(None)), r#""inf""#);
-    }
-
-    #[test]
-    fn fractions_stay_fractions() {
-        let bucket = Bucket { estimate: 19.25, lo95: -0.5, ..Bucket::exact("a", 20, 20) };
-        let json = json(bucket);
-        assert!(json.contains("\"estimate\":19.25") && json.contains("\"lo95\":-0.5"), "{json}");
-        assert!(json.contains("\"hi95\":20,") || json.ends_with("\"hi95\":20}"), "{json}");
     }
 }

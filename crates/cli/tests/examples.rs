@@ -72,7 +72,8 @@ impl Shell {
 
 /// The name of what a command line of `sotto` runs: the words before the first option or value.
 fn name(line: &[String]) -> String {
-    let groups = ["account", "device", "keys", "log", "recipe", "serve", "task", "vectors"];
+    let groups =
+        ["account", "device", "keys", "log", "recipe", "result", "serve", "task", "vectors"];
     let words = if groups.contains(&line[1].as_str()) { 3 } else { 2 };
     line[1..words.min(line.len())].join(" ")
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::recipe::{folder, sotto};
+use crate::result::WEEKS;
 use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
@@ -55,7 +56,9 @@ recipe coalitions r.toml
 recipe show commute.toml
 recipe diff r.toml commute.toml
 recipe explain commute.toml
-vectors check k.toml";
+vectors check k.toml
+result show week1.json
+result compare week1.json week1.json";
 
 fn commands() -> BTreeSet<String> {
     let schema: Value = serde_json::from_slice(&sotto(Path::new("."), &["schema"]).stdout).unwrap();
@@ -71,6 +74,7 @@ fn commands() -> BTreeSet<String> {
 #[test]
 fn every_command_prints_what_the_schema_describes() {
     let folder = folder();
+    WEEKS.iter().for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());
     let mut seen: BTreeSet<String> = ELSEWHERE.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut run = |arguments: &[&str]| {
         let printed = json(&sotto(folder.path(), &[arguments, &["--json"]].concat()));

@@ -13,6 +13,7 @@ mod log;
 mod mistakes;
 mod pages;
 mod recipe;
+mod result;
 mod serve;
 mod terminal;
 

@@ -13,6 +13,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::log::entries::{key, key_sets, recipe, recipe_entry, result};
 use crate::log::folder::{Folder, LOG};
 use crate::recipe::{NEW, folder, one_entry_log};
+use crate::result::WEEKS;
 use crate::serve::{Pair, Server, configure};
 
 /// Not in the help: for other implementations, and for packagers.
@@ -248,6 +249,11 @@ impl Screens {
         let folder = folder.path();
         let demo = ["demo", "--exact", "--devices", "40", "--seed", "1"];
         self.show(folder, "demo", 0, &demo);
+        WEEKS.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
+        let show = ["result", "show", "week1.json", "--consistent", "--out", "a.csv"];
+        self.show(folder, "result show", 0, &show);
+        let compare = ["result", "compare", "week1.json", "week2.json"];
+        self.show(folder, "result compare", 1, &compare);
         for role in ["leader", "helper", "log", "witness", "relay", "gateway", "attester", "issuer"]
         {
             let name = format!("serve {role} print config");

@@ -1,5 +1,5 @@
 //! What a collection says: estimates with intervals, and everything that is needed to understand
-//! them later, without the recipe and without the log. It is a receipt that can be kept as a file.
+//! them later, without the recipe and without the log. It can be kept as a file.
 //!
 //! [`QueryResult`] is the one type for all kinds of queries. [`QueryResult::to_json`] is what `sotto
 //! collect --json` prints, and what is kept; [`QueryResult::table`] and [`QueryResult::to_csv`] are

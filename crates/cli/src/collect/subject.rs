@@ -48,13 +48,15 @@ pub(super) struct Subject {
     pub(super) key: HpkeKeypair,
     pub(super) token: Secret<String>,
     pub(super) recipe: Option<Recipe>,
+    /// The recipe's index in the log, if it came from there.
+    pub(super) index: Option<u64>,
 }
 
 impl SubjectArgs {
     pub(super) fn load(&self) -> Result<Subject> {
         if let Some(path) = &self.task {
             let CollectorPart { task, token, key } = TaskFile::read_collector(path)?;
-            return Ok(Subject { task, key, token, recipe: None });
+            return Ok(Subject { task, key, token, recipe: None, index: None });
         }
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
         let name = self.recipe.as_deref().unwrap_or_default();
@@ -69,7 +71,7 @@ impl SubjectArgs {
             recipe.id_known(),
             "the recipe has no author or no token keys yet, so it has no id and no task"
         );
-        let recipe = recipe.recipe;
+        let (recipe, index) = (recipe.recipe, recipe.index);
         let task = derive_task(&recipe).map_err(|reason| anyhow!("{name}: {reason}"))?;
         let key = keys::read(self.collector_key.as_deref().unwrap_or(Path::new("")))?;
         if *key.config() != recipe.parties.collector_config()? {
@@ -79,6 +81,6 @@ impl SubjectArgs {
         let token = private_file::read(self.token_file.as_deref().unwrap_or(Path::new("")))
             .context("the collector's token")?;
         let token = Secret::new(token.trim().to_owned());
-        Ok(Subject { task, key, token, recipe: Some(recipe) })
+        Ok(Subject { task, key, token, recipe: Some(recipe), index })
     }
 }

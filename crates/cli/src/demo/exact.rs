@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::{Collected, Uploader};
+use sotto_client::query_result::Row;
+use sotto_client::{Collected, QueryResult, Uploader};
 use sotto_protocol::Moment;
 use sotto_vdaf::Measurement;
 
@@ -21,7 +22,6 @@ use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::time_text::now;
 use crate::upload::Tally;
-use crate::vocabulary::Bucket;
 use crate::workers::{lock, work};
 
 /// Devices that talk to the leader at the same time.
@@ -62,6 +62,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         relay: Vec::new(),
         tokens: None,
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
+        collected: QueryResult::new(parties.task(), None, &collected)?,
     };
     let explanation =
         Explanation { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
@@ -86,15 +87,15 @@ fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Re
     Ok(uploads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<Bucket>> {
+fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<Row>> {
     let truth = plan.of_each_kind();
     let values = collected.collection.result.as_slice();
     ensure!(values.len() == truth.len(), "the result has {} buckets", values.len());
-    let bucket = |((label, truth), value): ((&String, u64), &u128)| -> Result<Bucket> {
-        let value = u64::try_from(*value).context("a count is out of range")?;
-        Ok(Bucket::exact(label, truth, value))
+    let row = |((label, truth), value): ((&String, u64), &u128)| Row {
+        truth: Some(truth),
+        ..Row::exact(label, *value as f64)
     };
-    plan.question.labels.iter().zip(truth).zip(values).map(bucket).collect()
+    Ok(plan.question.labels.iter().zip(truth).zip(values).map(row).collect())
 }
 
 /// One line for each party, from what was measured.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use sotto_client::QueryResult;
+use sotto_client::query_result::Row;
 
 use crate::recipe::examine::Guarantee;
-use crate::vocabulary::{Bucket, Interval};
+use crate::vocabulary::Interval;
 
 /// One run. The keys are a contract with readers of the JSON.
 #[derive(Debug, Serialize)]
@@ -19,7 +21,7 @@ pub(crate) struct DemoResult {
     /// What was collected.
     pub(crate) batches: Vec<DemoBatch>,
     /// One for each word.
-    pub(crate) buckets: Vec<Bucket>,
+    pub(crate) buckets: Vec<Row>,
     /// The outcome of the reports.
     pub(crate) reports: DemoReports,
     /// Absent without a recipe.
@@ -36,6 +38,9 @@ pub(crate) struct DemoResult {
     pub(crate) tokens: Option<DemoTokens>,
     /// Wall-clock seconds.
     pub(crate) elapsed_s: f64,
+    /// What the collector got, which knows no true values.
+    #[serde(skip)]
+    pub(crate) collected: QueryResult,
 }
 
 /// How many sealed requests had this length. The relay sees no more than this.
@@ -77,30 +82,38 @@ pub(crate) struct DemoReports {
 }
 
 #[cfg(test)]
-pub(super) fn sample() -> DemoResult {
-    use sotto_wire::ListedInterval;
-
-    DemoResult {
-        devices: 30,
-        participated: 30,
-        min_batch: 10,
-        batches: vec![DemoBatch {
-            interval: ListedInterval { start: 86_400, duration: 86_400 }.into(),
-            count: 30,
-        }],
-        buckets: vec![Bucket::exact("queen", 20, 20), Bucket::exact("dodo", 10, 10)],
-        reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
-        recipe: None,
-        privacy: None,
-        relay: Vec::new(),
-        tokens: None,
-        elapsed_s: 0.5,
-    }
-}
-
-#[cfg(test)]
 mod tests {
+    use sotto_vdaf::AggregateResult;
+    use sotto_wire::{BatchMode, ListedInterval, TaskId};
+
     use super::*;
+
+    fn sample() -> DemoResult {
+        let interval = ListedInterval { start: 86_400, duration: 86_400 };
+        let held = |label, truth| Row { truth: Some(truth), ..Row::exact(label, truth as f64) };
+        DemoResult {
+            devices: 30,
+            participated: 30,
+            min_batch: 10,
+            batches: vec![DemoBatch { interval: interval.into(), count: 30 }],
+            buckets: vec![held("queen", 20), held("dodo", 10)],
+            reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
+            recipe: None,
+            privacy: None,
+            relay: Vec::new(),
+            tokens: None,
+            elapsed_s: 0.5,
+            collected: QueryResult {
+                task_id: TaskId::new([7; 32]),
+                batch_mode: BatchMode::TimeInterval,
+                job_id: "job".to_owned(),
+                count: 30,
+                interval,
+                sums: AggregateResult::Vector(vec![20, 10]),
+                meaning: None,
+            },
+        }
+    }
 
     #[test]
     fn the_json_has_exactly_the_agreed_keys() {

@@ -15,9 +15,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::Collected;
-use sotto_dp::mechanism::Estimate;
-use sotto_protocol::recipe::{Assessment, estimates, show_micro};
+use sotto_client::QueryResult;
+use sotto_client::query_result::Row;
+use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_vdaf::Measurement;
 
 use self::fleet::Turnout;
@@ -29,7 +29,6 @@ use super::{Explanation, Plan};
 use crate::output::Output;
 use crate::recipe::examine::{Guarantee, guarantee};
 use crate::time_text::now;
-use crate::vocabulary::Bucket;
 
 const CAVEATS: &[&str] = &[
     "The recipe counts at once (insecure_no_min_age), for devices without history (insecure_fresh_start); real ones wait a day, and a period.",
@@ -55,17 +54,17 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         plan.min_batch_size
     );
     wait_until_summed(accepted, output, || parties.summed())?;
-    let collected = collect(&parties.collector()?, moment, output)?;
+    let batch_collected = collect(&parties.collector()?, moment, output)?;
+    let assessment = &parties.assessment;
+    let recipe = Some((assessment.recipe(), Some(parties.log_index)));
+    let collected = QueryResult::new(assessment.task(), recipe, &batch_collected)?;
     let result = DemoResult {
         devices: plan.devices(),
         participated: accepted,
         min_batch: plan.min_batch_size,
-        batches: vec![batch(parties.assessment.task(), &collected)],
-        buckets: buckets(plan, &parties.assessment, &collected)?,
-        reports: DemoReports {
-            accepted: collected.collection.report_count,
-            rejected: parties.rejections()?,
-        },
+        batches: vec![batch(assessment.task(), &batch_collected)],
+        buckets: buckets(plan, assessment, &collected),
+        reports: DemoReports { accepted: collected.count, rejected: parties.rejections()? },
         recipe: Some(DemoRecipe {
             recipe_id: parties.assessment.id().to_string(),
             index: parties.log_index,
@@ -75,22 +74,22 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         relay: parties.carried(),
         tokens: Some(DemoTokens { granted: turnout.tokens as u64 }),
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
+        collected,
     };
     let explanation = Explanation { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
     parties.stop();
     Ok((result, explanation))
 }
 
-/// Debiases the counts: estimates over all devices, with the uncertainty from noise and sampling.
-fn buckets(plan: &Plan, assessment: &Assessment, collected: &Collected) -> Result<Vec<Bucket>> {
-    let collection = &collected.collection;
-    let sums = collection.result.as_slice();
-    let estimates = estimates(assessment.recipe(), sums, collection.report_count, Bucket::LEVEL)?;
-    let truth = truth(plan, assessment);
-    let one = |((label, truth), estimate): ((&String, u64), Estimate)| {
-        Bucket::estimated(label.clone(), Some(truth), &estimate)
+/// The estimates, with what the devices hold beside them.
+fn buckets(plan: &Plan, assessment: &Assessment, collected: &QueryResult) -> Vec<Row> {
+    let held = plan.question.labels.iter().zip(truth(plan, assessment));
+    let row = |(row, (label, truth)): (Row, (&String, u64))| Row {
+        label: label.clone(),
+        truth: Some(truth),
+        ..row
     };
-    Ok(plan.question.labels.iter().zip(truth).zip(estimates).map(one).collect())
+    collected.buckets().into_iter().zip(held).map(row).collect()
 }
 
 /// What the devices hold, before sampling and noise.

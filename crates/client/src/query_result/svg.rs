@@ -1,4 +1,4 @@
-//! A result as a picture: bars with both intervals, and the receipt below them.
+//! A result as a picture: bars with both intervals, and where the result comes from.
 //!
 //! Nothing is measured, since there is no font here: widths are upper bounds, so that no text is
 //! cut off. Colours are those of Okabe and Ito, which colour-blind people can tell apart, and change
@@ -61,7 +61,7 @@ impl QueryResult {
         image.y += 10.0;
         image.legend(has_noise, has_total);
         image.bars(&rows);
-        for line in self.receipt_lines().iter().flat_map(|line| wrapped(line, INNER, SMALL)) {
+        for line in self.origin_lines().iter().flat_map(|line| wrapped(line, INNER, SMALL)) {
             image.text(MARGIN, SMALL + 5.0, "class=\"muted\" font-size=\"11\"", &line);
         }
         image.finish(&self.title())
@@ -111,7 +111,7 @@ impl QueryResult {
         facts
     }
 
-    fn receipt_lines(&self) -> Vec<String> {
+    fn origin_lines(&self) -> Vec<String> {
         let Some(meaning) = &self.meaning else { return Vec::new() };
         let index = meaning.index.map(|index| format!(", entry {index}")).unwrap_or_default();
         let (leader, helper) = (&meaning.leader_operator, &meaning.helper_operator);

@@ -1,4 +1,4 @@
-//! A result as a table: a row for each number, with the receipt in every row, so that the tables of
+//! A result as a table: a row for each number, with its origin in every row, so that the tables of
 //! several weeks can be put together. And the table as CSV (RFC 4180).
 //!
 //! A spreadsheet takes a text that begins with one of a few characters for a formula, and recipes

@@ -70,7 +70,7 @@ fn quantiles() -> QueryResult {
 }
 
 #[test]
-fn a_result_is_a_receipt() {
+fn a_result_says_where_it_comes_from() {
     let found = histogram([100, 25, 0]);
     let meaning = found.meaning.as_ref().unwrap();
     assert_eq!((found.count, meaning.kind, meaning.index), (125, Kind::Histogram, Some(7)));
@@ -184,9 +184,9 @@ fn labels_never_become_formulas() {
         lines[1..4].iter().map(|line| line.split(",,").next().unwrap()).collect();
     assert_eq!(starts, ["'=1+1", "\"a \"\"b\"\", c\"", "'-5"]);
     let id = recipe.id();
-    let receipt = format!(",6,2026-06-21T00:00:00Z,2026-06-22T00:00:00Z,{id},commute,1e-6,");
-    let receipt = receipt.replace("1e-6", "0.000001");
-    assert!(lines[1].contains(&receipt), "{} {receipt}", lines[1]);
+    let origin = format!(",6,2026-06-21T00:00:00Z,2026-06-22T00:00:00Z,{id},commute,1e-6,");
+    let origin = origin.replace("1e-6", "0.000001");
+    assert!(lines[1].contains(&origin), "{} {origin}", lines[1]);
     let columns = lines[0].split(',').count();
     assert!(
         lines[1..4].iter().all(|line| line.replace("b\"\", c", "").split(',').count() == columns)
