@@ -10,7 +10,7 @@ use sotto_client::QueryResult;
 use sotto_client::query_result::{Comparison, Incomparable, LEVEL, Row, RowDifference};
 
 use super::file;
-use crate::output::{Outcome, Output, WithHint};
+use crate::output::{Outcome, Output, hinted};
 
 /// What the numbers are.
 const TEST: &str = "a z-test for each row, from the intervals for noise and sampling, with Holm's \
@@ -78,8 +78,7 @@ impl CompareArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
         let [first, second] = [file::read(&self.first)?, file::read(&self.second)?];
         let comparison = Comparison::new(&first, &second, self.significance)
-            .map_err(|reason| refusal(&reason, &self.first, &self.second));
-        let comparison = comparison?;
+            .map_err(|reason| refusal(&reason, &self.first, &self.second))?;
         if output.json() {
             output.value(&Printed {
                 differs: comparison.differs(),
@@ -104,8 +103,7 @@ fn refusal(reason: &Incomparable, first: &Path, second: &Path) -> anyhow::Error 
         Incomparable::Significance => "0.05 is usual",
         _ => "compare results of the same question, such as two intervals of one recipe",
     };
-    let error = anyhow!("{first} and {second} cannot be compared: {reason}");
-    Err::<(), _>(error).hint(hint).unwrap_err()
+    hinted(anyhow!("{first} and {second} cannot be compared: {reason}"), hint)
 }
 
 fn print(output: &Output, comparison: &Comparison) -> Result<()> {

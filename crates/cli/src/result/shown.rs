@@ -65,11 +65,17 @@ pub(super) fn origin(output: &Output, result: &QueryResult) -> Result<()> {
     };
     let parameters = meaning.parameters.iter().map(|one| format!(", {} {}", one.name, one.value));
     let mechanism = format!("{}{}", meaning.mechanism, parameters.collect::<String>());
+    let default = meaning.default_rate.map(|rate| format!(" ({rate} with the default value)"));
+    let dummies =
+        meaning.dummy_rate.map(|rate| format!("; of the others, {rate} sent a report of nothing"));
     let sampling = format!(
-        "{} of about {} devices took part, each with probability {}; nothing below {} reports",
+        "{} reports from about {} devices; each took part with probability {}{}{}; nothing is released \
+         below {}",
         grouped(result.count),
         grouped(meaning.population),
         meaning.rate,
+        default.unwrap_or_default(),
+        dummies.unwrap_or_default(),
         grouped(meaning.min_batch)
     );
     for (head, text) in [

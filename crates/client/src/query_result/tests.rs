@@ -52,7 +52,7 @@ fn with_statistics(kind: Kind, statistics: Vec<Row>) -> QueryResult {
 }
 
 fn mean() -> QueryResult {
-    let mean = Row { stderr: 0.034, low: 3.08, high: 3.21, ..Row::exact("mean", 3.1416) };
+    let mean = Row { stderr: 0.034, low: 3.08, high: 3.21, ..Row::exact("mean", 3.1623) };
     with_statistics(Kind::Mean, vec![mean])
 }
 
@@ -308,7 +308,7 @@ fn pictures_hold_every_text() {
     check_image(&of_quantiles);
     assert!(of_quantiles.contains("0.25: 34.0 (36.0 or less)"), "{of_quantiles}");
     assert!(of_quantiles.contains("0.5: 34.0 (32.0 to 36.0)"));
-    assert!(mean().to_svg().contains(">3.142<"), "{}", mean().to_svg());
+    assert!(mean().to_svg().contains(">3.162<"), "{}", mean().to_svg());
     let empty = QueryResult { sums: AggregateResult::Vector(Vec::new()), meaning: None, ..mean() };
     check_image(&empty.to_svg());
 }
