@@ -142,7 +142,7 @@ fn wait_until_aggregated(leader: &Aggregator, count: u64) -> Result<()> {
 }
 
 /// Collects the one batch and returns its sum.
-fn collect(files: &TaskFiles, time: Time, count: u64) -> Result<Vec<u128>> {
+fn collect(files: &TaskFiles, time: Time, count: u64) -> Result<Vec<i128>> {
     let collector = files.collector()?;
     let query = match files.task().configuration().batch_mode() {
         BatchMode::TimeInterval => Query::TimeInterval(Interval::bucket(time)?),

@@ -46,9 +46,9 @@ impl Workload {
     }
 
     /// The sum over the devices `0..count`, one number per element.
-    pub(crate) fn expected(self, count: u64) -> Vec<u128> {
+    pub(crate) fn expected(self, count: u64) -> Vec<i128> {
         let mut sums = vec![
-            0_u128;
+            0_i128;
             match self {
                 Self::Count => 1,
                 Self::Histogram256 => 256,
@@ -57,11 +57,11 @@ impl Workload {
         ];
         for index in 0..count {
             match self {
-                Self::Count => sums[0] += u128::from(index.is_multiple_of(3)),
+                Self::Count => sums[0] += i128::from(index.is_multiple_of(3)),
                 Self::Histogram256 => sums[(index.wrapping_mul(97) % 256) as usize] += 1,
                 Self::SumVec1000 => {
                     for (at, sum) in sums.iter_mut().enumerate() {
-                        *sum += u128::from(bit(index, at as u64));
+                        *sum += i128::from(bit(index, at as u64));
                     }
                 }
             }
@@ -70,7 +70,7 @@ impl Workload {
     }
 
     /// Compares a collected sum with the expected one.
-    pub(crate) fn check(self, count: u64, sum: &[u128]) -> Result<()> {
+    pub(crate) fn check(self, count: u64, sum: &[i128]) -> Result<()> {
         ensure!(self.expected(count) == sum, "the result is wrong");
         Ok(())
     }

@@ -247,11 +247,16 @@ pub fn crowd(recipe: &Recipe) -> Crowd {
 /// with probability `level`. `sums` and `reports` are what was collected.
 pub fn estimates(
     recipe: &Recipe,
-    sums: &[u128],
+    sums: &[i128],
     reports: u64,
     level: f64,
 ) -> Result<Vec<Estimate>, Error> {
-    mechanism(recipe)?.estimates(sums, reports, recipe.sampling.rate.to_f64(), level)
+    let count = |sum: &i128| {
+        let (name, value, range) = ("a sum", *sum as f64, "0 or more");
+        u128::try_from(*sum).map_err(|_| Error::OutOfRange { name, value, range })
+    };
+    let sums = sums.iter().map(count).collect::<Result<Vec<_>, _>>()?;
+    mechanism(recipe)?.estimates(&sums, reports, recipe.sampling.rate.to_f64(), level)
 }
 
 /// The mapping of a query that may read these attributes: its type must fit the query, and so must

@@ -72,6 +72,15 @@ impl AggregateShare {
         }
     }
 
+    /// Adds one number to each element, modulo the field: whatever `next` gives, element after
+    /// element. So noise is added without a copy of it anywhere.
+    pub fn add_each(&mut self, next: impl FnMut() -> i64) {
+        match &mut self.elements {
+            Elements::Field64(v) => add_numbers(v, next),
+            Elements::Field128(v) => add_numbers(v, next),
+        }
+    }
+
     /// The wire encoding: what is encrypted to the collector.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len());
@@ -254,6 +263,18 @@ fn add_assign<F: FieldElement>(a: &mut [F], b: &[F]) -> Result<(), AggregateShar
     Ok(())
 }
 
+fn add_numbers<F: ShareField>(elements: &mut [F], mut next: impl FnMut() -> i64) {
+    for element in elements {
+        let number = next();
+        let magnitude = F::from(F::Integer::from(number.unsigned_abs()));
+        if number < 0 {
+            *element -= magnitude;
+        } else {
+            *element += magnitude;
+        }
+    }
+}
+
 fn encode_elements<F: FieldElement>(elements: &[F], bytes: &mut Vec<u8>) {
     for element in elements {
         // Encoding a field element cannot fail: the trait returns `Result` for the sake of other
@@ -281,6 +302,33 @@ mod tests {
         }
         assert_eq!(share::<Field64>(&[1]).to_store_bytes(), [1, 1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(share::<Field128>(&[1]).to_store_bytes()[..3], [2, 1, 0]);
+    }
+
+    /// A negative number is its distance from the modulus, also if it is larger than the element.
+    #[test]
+    fn numbers_are_added_modulo_the_field() {
+        fn check<F: ShareField>() {
+            let numbers = [5, -3, -4, 0, i64::MAX, i64::MIN];
+            let mut added = share::<F>(&[1, 3, 3, 7, 0, 0]);
+            let mut next = numbers.into_iter();
+            added.add_each(|| next.next().unwrap());
+            assert_eq!(next.next(), None, "one number for each element");
+            let lowest = share::<F>(&[6, 0, 0, 7, i64::MAX as u64, 0]);
+            let one = F::one();
+            let below = F::from(F::Integer::from(1 << 63));
+            let mut expected = lowest;
+            let elements = expected.elements_mut::<F>(6).unwrap();
+            elements[2] = F::zero() - one;
+            elements[5] = F::zero() - below;
+            assert_eq!(added, expected);
+            // What was added can be taken away again.
+            let mut next = numbers[..5].iter().map(|number| -number).chain([i64::MAX]);
+            added.add_each(|| next.next().unwrap());
+            added.elements_mut::<F>(6).unwrap()[5] += one;
+            assert_eq!(added, share::<F>(&[1, 3, 3, 7, 0, 0]));
+        }
+        check::<Field64>();
+        check::<Field128>();
     }
 
     #[test]

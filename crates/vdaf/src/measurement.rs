@@ -24,13 +24,13 @@ pub enum Measurement {
     L1BoundSum(Vec<u64>),
 }
 
-/// What the collector learns.
+/// What the collector learns. Noise that the aggregators have added may make a number negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AggregateResult {
     /// For Prio3Count and Prio3Sum.
-    Scalar(u128),
+    Scalar(i128),
     /// For all others: one sum per element.
-    Vector(Vec<u128>),
+    Vector(Vec<i128>),
 }
 
 /// Why a measurement does not fit a configuration. Does not quote the measurement.
@@ -134,7 +134,7 @@ impl fmt::Debug for Measurement {
 
 impl AggregateResult {
     /// The elements; a scalar has one.
-    pub fn as_slice(&self) -> &[u128] {
+    pub fn as_slice(&self) -> &[i128] {
         match self {
             Self::Scalar(value) => std::slice::from_ref(value),
             Self::Vector(values) => values,
@@ -143,19 +143,18 @@ impl AggregateResult {
 
     /// As JSON, with integers as numbers; those that JSON cannot hold exactly become strings.
     pub fn to_json(&self) -> Value {
-        self.map_json(|value| match u64::try_from(value) {
-            Ok(value) => Value::from(value),
-            Err(_) => Value::from(value.to_string()),
+        self.map_json(|value| match (u64::try_from(value), i64::try_from(value)) {
+            (Ok(value), _) => Value::from(value),
+            (_, Ok(value)) => Value::from(value),
+            _ => Value::from(value.to_string()),
         })
     }
 
     /// What [`Self::to_json`] wrote.
     pub fn from_json(value: &Value) -> Option<Self> {
         let integer = |value: &Value| match value {
-            Value::String(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().ok()
-            }
-            value => value.as_u64().map(u128::from),
+            Value::String(text) => text.parse().ok().filter(|value: &i128| value.to_string() == *text),
+            value => value.as_u64().map(i128::from).or(value.as_i64().map(i128::from)),
         };
         match value {
             Value::Array(_) => vector(value, integer).map(Self::Vector),
@@ -168,7 +167,7 @@ impl AggregateResult {
         self.map_json(|value| Value::from(value.to_string()))
     }
 
-    fn map_json(&self, integer: impl Fn(u128) -> Value) -> Value {
+    fn map_json(&self, integer: impl Fn(i128) -> Value) -> Value {
         match self {
             Self::Scalar(value) => integer(*value),
             Self::Vector(values) => values.iter().map(|value| integer(*value)).collect(),
@@ -265,16 +264,19 @@ mod tests {
 
     #[test]
     fn results_as_json() {
-        let large = 1u128 << 70;
+        let large = 1i128 << 70;
         assert_eq!(AggregateResult::Scalar(3).to_json(), json!(3));
         assert_eq!(AggregateResult::Scalar(3).to_json_strings(), json!("3"));
         let vector = AggregateResult::Vector(vec![1, large]);
         assert_eq!(vector.to_json(), json!([1, "1180591620717411303424"]));
         assert_eq!(vector.to_json_strings(), json!(["1", "1180591620717411303424"]));
-        for result in [vector, AggregateResult::Scalar(3), AggregateResult::Scalar(large)] {
+        let negative = AggregateResult::Vector(vec![u64::MAX.into(), -3, -large]);
+        assert_eq!(negative.to_json(), json!([u64::MAX, -3, "-1180591620717411303424"]));
+        assert_eq!(negative.to_json_strings()[1], json!("-3"));
+        for result in [vector, negative, AggregateResult::Scalar(3), AggregateResult::Scalar(large)] {
             assert_eq!(AggregateResult::from_json(&result.to_json()), Some(result));
         }
-        for other in [json!(-1), json!(1.5), json!("+3"), json!("x"), json!({}), json!([[1]])] {
+        for other in [json!(1.5), json!("+3"), json!("x"), json!({}), json!([[1]])] {
             assert_eq!(AggregateResult::from_json(&other), None, "{other}");
         }
     }

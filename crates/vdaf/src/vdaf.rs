@@ -73,7 +73,8 @@ pub trait Vdaf: Send + Sync + fmt::Debug {
     /// How many reports a batch may have before its sum might wrap around in the field.
     fn max_reports(&self) -> u64;
 
-    /// Collector: combines the two aggregate shares of a batch of `count` reports.
+    /// Collector: combines the two aggregate shares of a batch of `count` reports, to which the
+    /// aggregators may have added noise. A sum below 0 is a negative number.
     fn unshard(
         &self,
         leader: &AggregateShare,

@@ -91,7 +91,7 @@ fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<Row>> {
     let truth = plan.of_each_kind();
     let values = collected.collection.result.as_slice();
     ensure!(values.len() == truth.len(), "the result has {} buckets", values.len());
-    let row = |((label, truth), value): ((&String, u64), &u128)| Row {
+    let row = |((label, truth), value): ((&String, u64), &i128)| Row {
         truth: Some(truth),
         ..Row::exact(label, *value as f64)
     };

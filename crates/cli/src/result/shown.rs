@@ -95,7 +95,7 @@ pub(super) fn origin(output: &Output, result: &QueryResult) -> Result<()> {
     Ok(())
 }
 
-fn table(values: &[u128]) -> Table {
+fn table(values: &[i128]) -> Table {
     let mut table = Table::new();
     table.set_header(["bucket", "value"]);
     for (index, value) in values.iter().enumerate() {

@@ -31,14 +31,14 @@ fn exact(labels: [&str; 3]) -> Recipe {
     exact
 }
 
-fn histogram(counts: [u128; 3]) -> QueryResult {
-    let count = counts.iter().sum::<u128>() as u64;
+fn histogram(counts: [i128; 3]) -> QueryResult {
+    let count = counts.iter().sum::<i128>() as u64;
     result(&exact(["short", "middle", "long"]), count, AggregateResult::Vector(counts.to_vec()))
 }
 
 /// Four regions by randomized response, of which a fourth of the reports show each.
-fn noisy(counts: [u128; 4]) -> QueryResult {
-    let count = counts.iter().sum::<u128>() as u64;
+fn noisy(counts: [i128; 4]) -> QueryResult {
+    let count = counts.iter().sum::<i128>() as u64;
     let sums = AggregateResult::Vector(counts.to_vec());
     result(&recipe::recipe("regions"), count, sums)
 }
@@ -217,7 +217,7 @@ fn consistent_estimates_stand_beside_the_raw_ones() {
 
 /// How many holders of each bucket take part, of this many each, if one in four does.
 fn sampled(holders: [u64; 3], rng: &mut ChaCha20Rng) -> QueryResult {
-    histogram(holders.map(|n| (0..n).map(|_| u128::from(uniform_below(4, rng) == 0)).sum()))
+    histogram(holders.map(|n| (0..n).map(|_| i128::from(uniform_below(4, rng) == 0)).sum()))
 }
 
 /// Of 1,000 pairs without a difference at most 5 % may be called different: 50, and more than 72 by
@@ -299,7 +299,7 @@ fn pictures_hold_every_text() {
     let label = "an answer that is <much> longer than others & does not fit into one line";
     let long = exact(["W", label, "東京都千代田区東京都千代田区東京都千代田区"]);
     let long = result(&long, 125, AggregateResult::Vector(vec![100, 25, 0]));
-    let sums = AggregateResult::Vector(vec![u128::MAX, 25, 0]);
+    let sums = AggregateResult::Vector(vec![i128::MAX, 25, 0]);
     let plain = QueryResult { sums, meaning: None, ..mean() };
     for found in [histogram([100, 25, 0]), noisy([3_000, 2_000, 1_000, 0]), mean(), long, plain] {
         check_image(&found.to_svg());

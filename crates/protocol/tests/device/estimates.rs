@@ -65,7 +65,7 @@ fn randomized_responses_are_corrected_for_their_noise() {
     let recipe = recipe("noisy");
     let (e, rate) = (1.0_f64.exp(), 0.5);
     let (p, s) = (e / (e + 3.0), 1.0 / (e + 3.0));
-    let counts = [4_000_u128, 3_000, 2_000, 1_000];
+    let counts = [4_000_i128, 3_000, 2_000, 1_000];
     let found = estimates(&recipe, &counts, 10_000, 0.95).unwrap();
     assert_eq!(found.len(), 4);
     for (estimate, count) in found.iter().zip(counts) {
@@ -89,12 +89,13 @@ fn randomized_responses_are_corrected_for_their_noise() {
 #[test]
 fn results_that_no_recipe_can_have_are_errors() {
     let noisy = recipe("noisy");
-    let refused = |recipe: &Recipe, sums: &[u128], reports, level| {
+    let refused = |recipe: &Recipe, sums: &[i128], reports, level| {
         assert!(estimates(recipe, sums, reports, level).is_err(), "{sums:?} {reports} {level}");
     };
     for recipe in [&noisy, &exact(histogram())] {
         refused(recipe, &[1, 2, 3, 4], 11, 0.95);
         refused(recipe, &[1 << 64, 0, 0, 0], 10, 0.95);
+        refused(recipe, &[-1, 3, 4, 4], 10, 0.95);
         refused(recipe, &[], 0, 0.95);
         refused(recipe, &[1, 2, 3, 4], 10, 1.0);
         refused(recipe, &[1, 2, 3, 4], 10, 0.0);

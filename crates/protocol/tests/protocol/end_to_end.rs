@@ -90,9 +90,9 @@ fn every_bucket_sums_its_own_reports() {
     for (bucket, ours) in &leader.buckets {
         let theirs = &helper.buckets[bucket];
         let result = parties.leader.task.vdaf().unshard(&ours.share, &theirs.share, ours.count);
-        let inside = OFFSETS.map(|offset| u128::from(*bucket == Bucket::Time(unit(offset))));
+        let inside = OFFSETS.map(|offset| i128::from(*bucket == Bucket::Time(unit(offset))));
         assert_eq!(result.unwrap().as_slice(), inside, "{bucket:?}");
-        assert_eq!(u128::from(ours.count), inside.iter().sum());
+        assert_eq!(i128::from(ours.count), inside.iter().sum());
         assert_eq!((ours.first, ours.last), (theirs.first, theirs.last));
         let Bucket::Time(time) = *bucket else { panic!("not a bucket of time") };
         assert_eq!((ours.first, ours.last), (time, time));

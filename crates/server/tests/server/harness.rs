@@ -263,7 +263,7 @@ impl Pair {
     }
 }
 
-pub(crate) fn histogram(counts: &[u128]) -> AggregateResult {
+pub(crate) fn histogram(counts: &[i128]) -> AggregateResult {
     AggregateResult::Vector(counts.to_vec())
 }
 

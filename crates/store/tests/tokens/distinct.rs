@@ -66,7 +66,7 @@ fn walk(world: &mut World, mode: BatchMode) {
         }
         world.work();
         let first_two = Interval::new(window(-2), Duration::new(2)).unwrap();
-        let held: u128 = match mode {
+        let held: i128 = match mode {
             BatchMode::TimeInterval if round == ROUNDS / 2 => {
                 world.counted_in(BatchSelector::TimeInterval(first_two)).values().sum()
             }
@@ -80,8 +80,8 @@ fn walk(world: &mut World, mode: BatchMode) {
             earliest = 0;
         }
     }
-    let counted: u128 = world.counted().values().sum();
-    assert_eq!(counted + collected, spent.len() as u128);
+    let counted: i128 = world.counted().values().sum();
+    assert_eq!(counted + collected, spent.len() as i128);
     let replayed = world.leader.refused().get("report_replayed").copied().unwrap_or_default();
-    assert_eq!(counted + collected + u128::from(replayed), uploads as u128);
+    assert_eq!(counted + collected + i128::from(replayed), uploads as i128);
 }

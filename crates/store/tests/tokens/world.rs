@@ -182,7 +182,7 @@ impl World {
     /// Everything that was counted during the recipe's life, which must be the same reports at both
     /// aggregators: the counted cells, each with its number.
     #[track_caller]
-    pub(crate) fn counted(&self) -> BTreeMap<usize, u128> {
+    pub(crate) fn counted(&self) -> BTreeMap<usize, i128> {
         let life = self.task().interval().unwrap();
         let mut cells = self.counted_in(BatchSelector::TimeInterval(life));
         for batch_id in &self.batches {
@@ -194,7 +194,7 @@ impl World {
     }
 
     #[track_caller]
-    pub(crate) fn counted_in(&self, selector: BatchSelector) -> BTreeMap<usize, u128> {
+    pub(crate) fn counted_in(&self, selector: BatchSelector) -> BTreeMap<usize, i128> {
         let (leader, helper) = (self.leader.batch(selector), self.helper.batch(selector));
         let (Some(leader), Some(helper)) = (&leader.aggregate, &helper.aggregate) else {
             assert!(leader.aggregate.is_none() && helper.aggregate.is_none(), "one side is empty");
@@ -208,7 +208,7 @@ impl World {
         else {
             panic!("not a histogram")
         };
-        assert_eq!(cells.iter().sum::<u128>(), u128::from(leader.count));
+        assert_eq!(cells.iter().sum::<i128>(), i128::from(leader.count));
         cells.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 
@@ -237,7 +237,7 @@ impl World {
 }
 
 /// The cells that were counted once.
-pub(crate) fn once(cells: impl IntoIterator<Item = usize>) -> BTreeMap<usize, u128> {
+pub(crate) fn once(cells: impl IntoIterator<Item = usize>) -> BTreeMap<usize, i128> {
     cells.into_iter().map(|cell| (cell, 1)).collect()
 }
 

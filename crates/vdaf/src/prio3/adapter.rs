@@ -244,7 +244,9 @@ impl<T: Circuit> Vdaf for Prio3Adapter<T> {
         let modulus: u128 = T::Field::modulus().into();
         // Parameters are checked to be at least 1; `max` only makes sure that the division cannot
         // panic.
-        let largest = (modulus - 1) / u128::from(self.config.max_element().max(1));
+        // Results are signed, so a sum has at most 127 bits.
+        let largest = (modulus - 1).min(i128::MAX.unsigned_abs());
+        let largest = largest / u128::from(self.config.max_element().max(1));
         u64::try_from(largest).unwrap_or(u64::MAX)
     }
 
@@ -263,10 +265,24 @@ impl<T: Circuit> Vdaf for Prio3Adapter<T> {
             helper.elements::<T::Field>(length)?.to_vec(),
         ];
         // Prio3's circuits ignore the count.
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let result =
-            self.instance.unshard(shares, count).map_err(|_| AggregateShareError::Shape)?;
-        Ok(T::result(result))
+        let result = self
+            .instance
+            .unshard(shares, usize::try_from(count).unwrap_or(usize::MAX))
+            .map_err(|_| AggregateShareError::Shape)?;
+        // At most the field, as was checked.
+        let most = u128::from(count) * u128::from(self.config.max_element());
+        Ok(T::result(result, |sum| signed(sum, most, T::Field::modulus().into())))
+    }
+}
+
+/// The number that an element stands for: `sum`, or what is left of it without the modulus,
+/// whichever is closer to the sums that measurements can have, which are 0 to `most`. Noise of less
+/// than half of the field that is left beside them is read correctly, whatever its sign.
+fn signed(sum: u128, most: u128, modulus: u128) -> i128 {
+    match i128::try_from(sum) {
+        Ok(number) if sum <= most + (modulus - 1 - most) / 2 => number,
+        // Below 2^127 in both cases: Field128 is smaller than 2^128.
+        _ => -((modulus - sum) as i128),
     }
 }
 

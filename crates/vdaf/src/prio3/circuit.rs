@@ -14,7 +14,8 @@ use crate::{AggregateResult, Measurement};
 /// [`Measurement::check`], because not all of `prio`'s encoders check them.
 pub(crate) trait Circuit: Type<Field: ShareField> + Send + Sync + 'static {
     fn measurement(measurement: &Measurement) -> Option<Self::Measurement>;
-    fn result(result: Self::AggregateResult) -> AggregateResult;
+    /// `signed` says which number an element of the field stands for.
+    fn result(result: Self::AggregateResult, signed: impl Fn(u128) -> i128) -> AggregateResult;
 }
 
 type Gadget<F> = ParallelSum<F, Mul>;
@@ -27,8 +28,8 @@ impl Circuit for Count<Field64> {
         }
     }
 
-    fn result(result: u64) -> AggregateResult {
-        AggregateResult::Scalar(result.into())
+    fn result(result: u64, signed: impl Fn(u128) -> i128) -> AggregateResult {
+        AggregateResult::Scalar(signed(result.into()))
     }
 }
 
@@ -40,8 +41,8 @@ impl Circuit for Sum<Field64> {
         }
     }
 
-    fn result(result: u64) -> AggregateResult {
-        AggregateResult::Scalar(result.into())
+    fn result(result: u64, signed: impl Fn(u128) -> i128) -> AggregateResult {
+        AggregateResult::Scalar(signed(result.into()))
     }
 }
 
@@ -53,8 +54,8 @@ impl<F: ShareField> Circuit for SumVec<F, Gadget<F>> {
         }
     }
 
-    fn result(result: Vec<F::Integer>) -> AggregateResult {
-        AggregateResult::Vector(result.into_iter().map(Into::into).collect())
+    fn result(result: Vec<F::Integer>, signed: impl Fn(u128) -> i128) -> AggregateResult {
+        AggregateResult::Vector(result.into_iter().map(|sum| signed(sum.into())).collect())
     }
 }
 
@@ -66,8 +67,8 @@ impl Circuit for Histogram<Field128, Gadget<Field128>> {
         }
     }
 
-    fn result(result: Vec<u128>) -> AggregateResult {
-        AggregateResult::Vector(result)
+    fn result(result: Vec<u128>, signed: impl Fn(u128) -> i128) -> AggregateResult {
+        AggregateResult::Vector(result.into_iter().map(signed).collect())
     }
 }
 
@@ -79,8 +80,8 @@ impl Circuit for MultihotCountVec<Field128, Gadget<Field128>> {
         }
     }
 
-    fn result(result: Vec<u128>) -> AggregateResult {
-        AggregateResult::Vector(result)
+    fn result(result: Vec<u128>, signed: impl Fn(u128) -> i128) -> AggregateResult {
+        AggregateResult::Vector(result.into_iter().map(signed).collect())
     }
 }
 
@@ -92,7 +93,7 @@ impl Circuit for L1BoundSum<Field128, Gadget<Field128>> {
         }
     }
 
-    fn result(result: Vec<u128>) -> AggregateResult {
-        AggregateResult::Vector(result)
+    fn result(result: Vec<u128>, signed: impl Fn(u128) -> i128) -> AggregateResult {
+        AggregateResult::Vector(result.into_iter().map(signed).collect())
     }
 }

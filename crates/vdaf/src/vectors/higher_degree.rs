@@ -97,7 +97,7 @@ impl Circuit for HigherDegree {
         }
     }
 
-    fn result(result: u64) -> AggregateResult {
-        AggregateResult::Scalar(result.into())
+    fn result(result: u64, signed: impl Fn(u128) -> i128) -> AggregateResult {
+        AggregateResult::Scalar(signed(result.into()))
     }
 }

@@ -235,12 +235,13 @@ impl<'a, T: Circuit> Run<'a, T> {
             shares.push(elements.map_err(|e| e.to_string())?.to_vec());
         }
         let actual = match self.instance.unshard(shares, self.file.reports.len()) {
-            Ok(result) => T::result(result),
+            // Results of vectors are small: none is negative.
+            Ok(result) => T::result(result, |sum| sum as i128),
             Err(e) => return Ok(Outcome::Failure(e.to_string())),
         };
-        let expected: Option<Vec<u128>> = match &self.file.agg_result {
+        let expected: Option<Vec<i128>> = match &self.file.agg_result {
             serde_json::Value::Array(values) => {
-                values.iter().map(|v| integer_from_json(v).map(u128::from)).collect()
+                values.iter().map(|v| integer_from_json(v).map(i128::from)).collect()
             }
             value => integer_from_json(value).map(|v| vec![v.into()]),
         };
@@ -340,6 +341,6 @@ fn first_difference<V: PartialEq>(a: &[V], b: &[V]) -> Option<usize> {
     (common < a.len() || common < b.len()).then_some(common)
 }
 
-fn show(value: Option<&u128>) -> String {
-    value.map_or_else(|| "nothing".into(), u128::to_string)
+fn show(value: Option<&i128>) -> String {
+    value.map_or_else(|| "nothing".into(), i128::to_string)
 }

@@ -116,6 +116,79 @@ fn sizes_of_common_tasks() {
     assert_eq!(sizes(VdafConfig::l1_bound_sum(1000, 255)), (64, 134288, 64, (2117, 37, 16000)));
 }
 
+/// Numbers that are added to both shares are added to the result, whatever their sign.
+#[test]
+fn noise_in_the_shares_is_noise_in_the_result() {
+    let noise = [-40_i64, 3, -1, 0, 1_000_000_000_000, -1_000_000_000_000];
+    for (seed, Case { config, measurements, result }) in (300..).zip(cases()) {
+        let vdaf = config.build().unwrap();
+        let mut rng = rng(seed);
+        let reports: Vec<_> =
+            measurements.iter().map(|m| TestReport::new(&*vdaf, m, &mut rng)).collect();
+        let (leader, helper) = aggregate(&*vdaf, &reports, 1);
+        let added = |share: &AggregateShare, skip: usize| {
+            let mut numbers = noise.iter().cycle().skip(skip);
+            let mut share = share.clone();
+            share.add_each(|| *numbers.next().unwrap());
+            // What is sent is a share of the same VDAF.
+            vdaf.decode_aggregate_share(&share.encode()).unwrap()
+        };
+        let unsharded =
+            vdaf.unshard(&added(&leader[0], 0), &added(&helper[0], 1), reports.len() as u64);
+        let numbers = noise.iter().cycle().zip(noise.iter().cycle().skip(1));
+        let expected: Vec<i128> = result
+            .as_slice()
+            .iter()
+            .zip(numbers)
+            .map(|(sum, (ours, theirs))| sum + i128::from(*ours) + i128::from(*theirs))
+            .collect();
+        assert_eq!(unsharded.unwrap().as_slice(), expected, "{config:?}");
+    }
+}
+
+/// Half of what the field has beside the sums is for noise above them, half for noise below 0.
+#[test]
+fn the_numbers_beside_the_sums_are_halved() {
+    for (config, count) in
+        [(VdafConfig::sum(1_000), 9), (VdafConfig::sum_vec(1, u64::MAX), 1 << 62)]
+    {
+        let vdaf = config.build().unwrap();
+        let read = |number: i128| {
+            let mut share = vdaf.zero_share();
+            // Numbers beyond 64 bits in several steps.
+            let (steps, rest) = (number / (1 << 62), number % (1 << 62));
+            share.add_each(|| rest as i64);
+            if steps != 0 {
+                let mut step = vdaf.zero_share();
+                step.add_each(|| (steps.signum() << 62) as i64);
+                let mut left = steps.unsigned_abs();
+                while left > 0 {
+                    if left % 2 == 1 {
+                        share.merge(&step).unwrap();
+                    }
+                    let twice = step.clone();
+                    step.merge(&twice).unwrap();
+                    left /= 2;
+                }
+            }
+            vdaf.unshard(&share, &vdaf.zero_share(), count).unwrap().as_slice()[0]
+        };
+        let most = match config {
+            VdafConfig::Prio3Sum { .. } => 9_000,
+            _ => i128::from(u64::MAX) << 62,
+        };
+        let room = match config {
+            // The field of 64 bits, without its 9,001 sums.
+            VdafConfig::Prio3Sum { .. } => (0xffff_ffff_0000_0000_i128 - most) / 2,
+            // As far as 128 bits with a sign go.
+            _ => i128::MAX - most,
+        };
+        for number in [0, 1, -1, most, most + 1, most + room, 1 - room] {
+            assert_eq!(read(number), number, "{config:?}");
+        }
+    }
+}
+
 /// Counts what is drawn.
 struct CountingRng {
     calls: usize,

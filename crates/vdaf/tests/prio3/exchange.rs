@@ -44,7 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case(
             VdafConfig::sum_vec(2, u64::MAX),
             vec![SumVec(vec![u64::MAX, 0]), SumVec(vec![u64::MAX, 1])],
-            Vector(vec![2 * u128::from(u64::MAX), 1]),
+            Vector(vec![2 * i128::from(u64::MAX), 1]),
         ),
         case(
             VdafConfig::histogram(5),
