@@ -37,7 +37,12 @@ pub(crate) fn check_collection_extensions(request: &CollectionJobReq) -> Result<
     }
 }
 
-/// Seals an aggregate share to the collector, bound to the task and to the collector's request.
+/// Adds the task's noise to an aggregate share, and seals it to the collector, bound to the task and
+/// to the collector's request.
+///
+/// Each call draws new noise: who holds two results of it has two draws for the same sum. So it is
+/// called only for a batch that may be released, and the store releases a batch once: only the
+/// result that is stored with the release may leave.
 pub(crate) fn seal_aggregate_share(
     task: &AggregatorTask,
     role: Role,
@@ -51,7 +56,14 @@ pub(crate) fn seal_aggregate_share(
         collection_job_req: collection_request,
     }
     .to_bytes();
-    let plaintext = Zeroizing::new(share.encode());
+    let plaintext = Zeroizing::new(match task.task.noise() {
+        Some(noise) => {
+            let mut share = share.clone();
+            share.add_each(|| noise.sample(rng));
+            share.encode()
+        }
+        None => share.encode(),
+    });
     server_hpke::seal(
         &task.collector_hpke_config,
         &aggregate_share_info(role),

@@ -47,6 +47,14 @@ pub enum CollectorError {
     /// A share does not belong to the task's VDAF.
     #[error(transparent)]
     Share(#[from] AggregateShareError),
+    /// So many reports that their sum may have wrapped around in the VDAF's field.
+    #[error("the batch has {report_count} reports: the sum of more than {most} may wrap around")]
+    BatchTooLarge {
+        /// The number of reports, according to the leader.
+        report_count: u64,
+        /// The most reports whose sum cannot wrap around.
+        most: u64,
+    },
     /// The shares do not combine.
     #[error(transparent)]
     Unshard(#[from] UnshardError),
@@ -60,7 +68,7 @@ pub struct Collection {
     pub report_count: u64,
     /// The smallest interval that covers their timestamps.
     pub interval: Interval,
-    /// The sum.
+    /// The sum, with the noise of both aggregators if the task has any.
     pub result: AggregateResult,
 }
 
@@ -92,6 +100,10 @@ pub fn consume_collection_job_resp(
     let (report_count, minimum) = (resp.report_count, task.configuration().min_batch_size());
     if report_count < minimum {
         return Err(CollectorError::BatchTooSmall { report_count, minimum });
+    }
+    let most = task.max_reports();
+    if report_count > most {
+        return Err(CollectorError::BatchTooLarge { report_count, most });
     }
     if let Query::TimeInterval(queried) = asked.query
         && !queried.contains_interval(&resp.interval)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sotto_dp::sampler::{DiscreteGaussian, Rate};
 use sotto_vdaf::{Vdaf, VdafConfig};
 use sotto_wire::{Encode, Interval, TaskConfiguration, TaskExtension, TaskId, Time};
 
@@ -10,6 +11,9 @@ use crate::Rejection;
 /// How far ahead of an aggregator's clock a timestamp may be: the "few minutes" of DAP, section
 /// "Input Share Validation". No other check allows for clock skew.
 pub const MAX_CLOCK_SKEW_S: u64 = 300;
+
+/// Sigma is stated in millionths of the unit of a sum.
+const SIGMA_UNIT: u64 = 1_000_000;
 
 /// A moment, in POSIX seconds. Hosts pass the operating system's time; tests pass any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +27,7 @@ pub struct Task {
     encoded: Arc<[u8]>,
     vdaf: Arc<dyn Vdaf>,
     interval: Option<Interval>,
+    noise: Option<DiscreteGaussian>,
 }
 
 /// Why a task configuration cannot be served.
@@ -54,10 +59,15 @@ pub enum TaskError {
 impl Task {
     /// Checks a configuration and builds its VDAF.
     pub fn new(id: TaskId, configuration: TaskConfiguration) -> Result<Self, TaskError> {
-        let mut interval = None;
+        let (mut interval, mut noise) = (None, None);
         for extension in configuration.extensions().iter() {
             match extension {
                 TaskExtension::TaskInterval(value) => interval = Some(*value),
+                TaskExtension::ServerNoise { sigma_micro } => {
+                    let sigma = Rate::new(*sigma_micro, SIGMA_UNIT)
+                        .map_err(|_| TaskError::Invalid("the noise is out of range"))?;
+                    noise = Some(DiscreteGaussian::new(sigma));
+                }
                 TaskExtension::Unknown { extension_type, .. } => {
                     return Err(TaskError::UnknownExtension(*extension_type));
                 }
@@ -72,12 +82,14 @@ impl Task {
         )
         .and_then(|config| config.build())
         .map_err(|error| TaskError::Vdaf(error.to_string()))?;
-        let (min_batch_size, max_reports) = (configuration.min_batch_size(), vdaf.max_reports());
+        let encoded = configuration.to_bytes().into();
+        let task = Self { id, configuration, encoded, vdaf, interval, noise };
+        let min_batch_size = task.configuration.min_batch_size();
+        let max_reports = task.max_reports();
         if min_batch_size > max_reports {
             return Err(TaskError::MayWrap { min_batch_size, max_reports });
         }
-        let encoded = configuration.to_bytes().into();
-        Ok(Self { id, configuration, encoded, vdaf, interval })
+        Ok(task)
     }
 
     /// The task's id.
@@ -103,6 +115,17 @@ impl Task {
     /// The interval that timestamps must lie in, if the task has one.
     pub fn interval(&self) -> Option<Interval> {
         self.interval
+    }
+
+    /// The noise that each aggregator adds to every element of its share of a batch, if any.
+    pub fn noise(&self) -> Option<&DiscreteGaussian> {
+        self.noise.as_ref()
+    }
+
+    /// How many reports a batch may have before its sum might wrap around in the VDAF's field. Noise
+    /// is far smaller than the other half of the field.
+    pub fn max_reports(&self) -> u64 {
+        self.vdaf.max_reports() / if self.noise.is_some() { 2 } else { 1 }
     }
 
     /// The timestamp of a moment, in units of the task's precision.

@@ -85,6 +85,9 @@ fn judge(
     // Must not be joined: a VDAF or task extension that is not implemented, a task that has ended.
     let task =
         restore(task_id, configuration, policy).map_err(|error| opt_out(&error.to_string()))?;
+    if task.task.noise().is_some() {
+        return Err(opt_out("only the task of a recipe has noise, and is learned from the log"));
+    }
     let configuration = task.task.configuration();
     let precision = configuration.time_precision();
     let interval = task.task.interval().ok_or_else(|| opt_out("the task has no interval"))?;

@@ -7,6 +7,7 @@ mod cover;
 pub(crate) mod harness;
 mod helper;
 mod helper_failures;
+mod noise;
 mod public_log;
 mod recipes;
 mod requests;

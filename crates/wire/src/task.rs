@@ -145,6 +145,12 @@ impl Decode<'_> for Url {
 pub enum TaskExtension {
     /// Reports are accepted only for times in this interval.
     TaskInterval(Interval),
+    /// Each aggregator adds discrete Gaussian noise to its share of every sum. A private type: an
+    /// aggregator that does not know it must not take part, so none can leave the noise out.
+    ServerNoise {
+        /// The parameter sigma of each one's noise, in millionths of the unit of the sum.
+        sigma_micro: u64,
+    },
     /// A type that is not known here. Nobody may take part in such a task.
     Unknown {
         /// The code point.
@@ -158,11 +164,14 @@ pub enum TaskExtension {
 pub type TaskExtensions = ExtensionList<TaskExtension>;
 
 const TASK_INTERVAL: u16 = 1;
+/// From the private-use range.
+const SERVER_NOISE: u16 = 0xff11;
 
 impl ExtensionKind for TaskExtension {
     fn extension_type(&self) -> u16 {
         match self {
             Self::TaskInterval(_) => TASK_INTERVAL,
+            Self::ServerNoise { .. } => SERVER_NOISE,
             Self::Unknown { extension_type, .. } => *extension_type,
         }
     }
@@ -170,6 +179,7 @@ impl ExtensionKind for TaskExtension {
     fn encode_data(&self, out: &mut impl Sink) {
         match self {
             Self::TaskInterval(interval) => interval.encode(out),
+            Self::ServerNoise { sigma_micro } => out.extend_from_slice(&sigma_micro.to_be_bytes()),
             Self::Unknown { data, .. } => out.extend_from_slice(data),
         }
     }
@@ -177,6 +187,12 @@ impl ExtensionKind for TaskExtension {
     fn decode_data(extension_type: u16, data: &[u8]) -> Result<Self, DecodeError> {
         match extension_type {
             TASK_INTERVAL => Ok(Self::TaskInterval(extension_value(extension_type, data)?)),
+            SERVER_NOISE => match data.try_into() {
+                Ok(sigma_micro) => {
+                    Ok(Self::ServerNoise { sigma_micro: u64::from_be_bytes(sigma_micro) })
+                }
+                Err(_) => Err(BoundsError::ExtensionData(extension_type).into()),
+            },
             _ => Ok(Self::Unknown { extension_type, data: data.to_vec() }),
         }
     }
@@ -291,15 +307,15 @@ impl TaskConfiguration {
     pub fn task_interval(&self) -> Option<Interval> {
         self.extensions.iter().find_map(|extension| match extension {
             TaskExtension::TaskInterval(interval) => Some(*interval),
-            TaskExtension::Unknown { .. } => None,
+            _ => None,
         })
     }
 
     /// The first extension that is not known here, if any: a reason not to take part.
     pub fn unknown_extension(&self) -> Option<u16> {
         self.extensions.iter().find_map(|extension| match extension {
-            TaskExtension::TaskInterval(_) => None,
             TaskExtension::Unknown { extension_type, .. } => Some(*extension_type),
+            _ => None,
         })
     }
 }

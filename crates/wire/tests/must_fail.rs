@@ -225,6 +225,14 @@ fn extension_data_of_known_types() {
         let job = AggregationJobExtensions::from_bytes(&list);
         assert_eq!(job, Err(malformed), "{len}");
     }
+    for len in [0u16, 7, 9] {
+        let mut list = (len + 4).to_be_bytes().to_vec();
+        list.extend_from_slice(&[0xff, 0x11]);
+        list.extend_from_slice(&len.to_be_bytes());
+        list.resize(list.len() + usize::from(len), 0);
+        let malformed = DecodeError::from(BoundsError::ExtensionData(0xff11));
+        assert_eq!(TaskExtensions::from_bytes(&list), Err(malformed), "{len}");
+    }
     // A known type cannot be passed as an unknown one.
     let hidden = TaskExtension::Unknown { extension_type: 1, data: vec![0; 16] };
     assert_eq!(TaskExtensions::new(vec![hidden]), Err(BoundsError::ExtensionData(1)));

@@ -116,15 +116,18 @@ fn extensions() -> impl Strategy<Value = Extensions<'static>> {
 }
 
 fn task_configuration() -> impl Strategy<Value = TaskConfiguration> {
-    let extensions = (proptest::option::of(interval()), unknown_extensions());
+    let noise = proptest::option::of(any::<u64>());
+    let extensions = (proptest::option::of(interval()), unknown_extensions(), noise);
     let numbers = (1u64.., any::<u64>(), any::<u32>());
     let mode = prop_oneof![Just(BatchMode::TimeInterval), Just(BatchMode::LeaderSelected)];
     (vec(any::<u8>(), 1..=255), url(), url(), numbers, mode, bytes(0), extensions).prop_map(
         |(task_info, leader, helper, (precision, min_batch_size, vdaf), mode, vdaf_config, ext)| {
-            let (interval, unknown) = ext;
+            let (interval, unknown, noise) = ext;
             let interval = interval.map(TaskExtension::TaskInterval);
+            let noise = noise.map(|sigma_micro| TaskExtension::ServerNoise { sigma_micro });
             let unknown = unknown
                 .into_iter()
+                .filter(|(extension_type, _)| *extension_type < 0xff11)
                 .map(|(extension_type, data)| TaskExtension::Unknown { extension_type, data });
             TaskConfiguration::new(TaskParameters {
                 task_info,
@@ -135,7 +138,7 @@ fn task_configuration() -> impl Strategy<Value = TaskConfiguration> {
                 batch_mode: mode,
                 vdaf_type: VdafType::new(vdaf),
                 vdaf_configuration: vdaf_config,
-                extensions: interval.into_iter().chain(unknown).collect(),
+                extensions: interval.into_iter().chain(unknown).chain(noise).collect(),
             })
             .unwrap()
         },

@@ -4,8 +4,8 @@ use sha2::{Digest, Sha256};
 use sotto_wire::{
     AggregateShareAad, BatchMode, CollectionJobReq, Decode, Duration, Encode, Extensions,
     InputShareAad, Interval, PublicShare, Query, ReportId, ReportIdChecksum, ReportMetadata, Role,
-    TaskConfiguration, TaskExtension, TaskId, TaskParameters, Time, TimePrecision, Url, VdafType,
-    labels, taskprov,
+    TaskConfiguration, TaskExtension, TaskExtensions, TaskId, TaskParameters, Time, TimePrecision,
+    Url, VdafType, labels, taskprov,
 };
 
 const TASK_CONFIGURATION: &str = concat!(
@@ -57,6 +57,17 @@ fn task_configuration_bytes() {
     assert_eq!(decoded, task_configuration());
     assert_eq!(decoded.task_interval().unwrap().end(), Time::new(160));
     assert_eq!(decoded.unknown_extension(), None);
+}
+
+/// The private extension for noise, after the interval: type, length, sigma in millionths.
+#[test]
+fn server_noise_bytes() {
+    let interval = Interval::new(Time::new(60), Duration::new(100)).unwrap();
+    let noise = TaskExtension::ServerNoise { sigma_micro: 2_500_000 };
+    let list = TaskExtensions::new(vec![TaskExtension::TaskInterval(interval), noise]).unwrap();
+    let expected = "002000010010000000000000003c0000000000000064ff11000800000000002625a0";
+    assert_eq!(hex::encode(list.to_bytes()), expected);
+    assert_eq!(TaskExtensions::from_bytes(&list.to_bytes()), Ok(list));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn other() -> Url {
 
 #[test]
 fn each_reason_to_opt_out() {
-    let cases: [(&str, Alter); 10] = [
+    let cases: [(&str, Alter); 11] = [
         ("another leader", |p| p.leader_aggregator_endpoint = other()),
         ("another helper", |p| p.helper_aggregator_endpoint = other()),
         ("another spelling", |p| {
@@ -76,6 +76,7 @@ fn each_reason_to_opt_out() {
         ("an unknown extension", |p| {
             p.extensions.push(TaskExtension::Unknown { extension_type: 2, data: vec![] });
         }),
+        ("noise", |p| p.extensions.push(TaskExtension::ServerNoise { sigma_micro: 1_000_000 })),
         ("an unknown VDAF", |p| p.vdaf_type = VdafType::POPLAR1),
         ("a chunk length that is a cost bomb", |p| {
             let bomb = VdafConfig::Prio3Histogram { length: 1000, chunk_length: 1 };

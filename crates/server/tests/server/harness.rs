@@ -39,6 +39,8 @@ pub(crate) struct Setup {
     pub(crate) mode: BatchMode,
     pub(crate) min_batch_size: u64,
     pub(crate) interval: Option<Interval>,
+    /// Sigma of the server noise, in millionths.
+    pub(crate) noise: Option<u64>,
     pub(crate) leader: LeaderConfig,
     pub(crate) helper: HelperConfig,
     pub(crate) leader_store: Arc<dyn LeaderStore>,
@@ -63,6 +65,7 @@ impl Setup {
             mode,
             min_batch_size: 5,
             interval: None,
+            noise: None,
             leader,
             helper,
             leader_store: Arc::new(MemoryStore::new()),
@@ -94,6 +97,8 @@ impl Setup {
         let leader = Leader::bind(self.leader, Arc::clone(&self.leader_store)).await.unwrap();
         let leader_url = format!("{}://{}{leader_path}/", self.scheme, leader.addr());
         let helper_url = (self.helper_url)(helper.addr());
+        let interval = self.interval.map(TaskExtension::TaskInterval);
+        let noise = self.noise.map(|sigma_micro| TaskExtension::ServerNoise { sigma_micro });
         let configuration = TaskConfiguration::new(TaskParameters {
             task_info: b"server test".to_vec(),
             leader_aggregator_endpoint: Url::new(leader_url.clone()).unwrap(),
@@ -103,7 +108,7 @@ impl Setup {
             batch_mode: self.mode,
             vdaf_type: VdafType::new(self.vdaf.vdaf_type()),
             vdaf_configuration: self.vdaf.encode_configuration(),
-            extensions: self.interval.map(TaskExtension::TaskInterval).into_iter().collect(),
+            extensions: interval.into_iter().chain(noise).collect(),
         })
         .unwrap();
         let task = Task::new(TaskId::new([9; 32]), configuration).unwrap();

@@ -12,7 +12,7 @@ use crate::server::harness::{COLLECTOR_TOKEN, LEADER_TOKEN, Pair, Setup, aggrega
 use crate::server::requests::problem;
 
 /// A request of the leader about some reports, as the leader would send it.
-fn job(pair: &mut Pair, indices: &[u32]) -> LeaderJob {
+pub(crate) fn job(pair: &mut Pair, indices: &[u32]) -> LeaderJob {
     let reports: Vec<_> = indices.iter().map(|index| pair.report(*index)).collect();
     job_of(pair, &reports)
 }
@@ -24,7 +24,7 @@ fn job_of(pair: &Pair, reports: &[Vec<u8>]) -> LeaderJob {
     produce_aggregation_job_init_req(&task, &pair.leader_keys, &input).unwrap()
 }
 
-async fn post(pair: &Pair, body: Vec<u8>) -> Response {
+pub(crate) async fn post(pair: &Pair, body: Vec<u8>) -> Response {
     pair.http
         .post(pair.helper_resource("aggregation_jobs"))
         .bearer_auth(LEADER_TOKEN)

@@ -21,6 +21,7 @@ on_every_store!(
     nothing_enters_a_collected_batch,
     overlapping_intervals_are_not_collected,
     responses_of_a_collected_batch_are_gone,
+    a_share_that_is_forgotten_is_not_made_again,
     the_share_is_given_to_one_of_many_threads,
 );
 
@@ -189,6 +190,28 @@ fn overlapping_intervals_are_not_collected(bench: &mut Bench) {
     for (start, held, request) in [(10, &all[..2], "before"), (14, &all[4..], "after")] {
         let collected = bench.collect_batch(task, times(start, 2), expected(held), request);
         assert_eq!(collected, Committed::Done);
+    }
+}
+
+/// Neither with the same request nor with another one: a second share would have other noise.
+fn a_share_that_is_forgotten_is_not_made_again(bench: &mut Bench) {
+    for (task, batch, selector) in [
+        (interval_task(1), None, times(10, 1)),
+        (batch_task(1), Some(batch_id(1)), BatchSelector::LeaderSelected(batch_id(1))),
+    ] {
+        let all = reports(task, 0..3, 10);
+        bench.commit(task, "job", commit_of(&all, batch, "response"));
+        let collected = bench.collect_batch(task, selector, expected(&all), "share");
+        assert_eq!(collected, Committed::Done);
+        run(bench.store().forget_response(task, digest("share")));
+        bench.restart();
+        assert_eq!(run(bench.store().response(task, digest("share"))), None);
+        for request in ["share", "other"] {
+            let again = bench.collect_batch(task, selector, expected(&all), request);
+            assert_eq!(again, Committed::Conflict);
+        }
+        let batch = run(bench.store().batch(task, selector));
+        assert!(batch.collected && batch.aggregate.is_none());
     }
 }
 

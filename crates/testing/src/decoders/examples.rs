@@ -169,6 +169,7 @@ fn task_configuration(extended: bool) -> Result<TaskConfiguration, BoundsError> 
     if extended {
         extensions.push(TaskExtension::TaskInterval(interval()?));
         extensions.push(TaskExtension::Unknown { extension_type: 0xff01, data: vec![9; 32] });
+        extensions.push(TaskExtension::ServerNoise { sigma_micro: 2_500_000 });
     }
     TaskConfiguration::new(TaskParameters {
         task_info: b"test".to_vec(),
