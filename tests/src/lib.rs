@@ -6,7 +6,7 @@
 //! from this process, [`http`] is a minimal client. [`world`] adds a log, its witnesses and a relay
 //! (each a [`service`]), and whole devices, which [`phone`] runs in this process. [`pipe`] records
 //! what passes between two parties, [`tap`] every request to a party, with its time. [`crash`] is the
-//! crash campaign; the tests run a slice of it.
+//! crash campaign, [`release`] the one of releases with noise; the tests run a slice of each.
 
 pub mod cli;
 pub mod crash;
@@ -17,6 +17,7 @@ pub mod pair;
 pub mod phone;
 pub mod pipe;
 pub mod process;
+pub mod release;
 pub mod service;
 pub mod tap;
 pub mod task;

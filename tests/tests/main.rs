@@ -16,6 +16,7 @@ mod one_address;
 mod peers;
 mod receipts;
 mod recipes;
+mod release;
 mod silent_servers;
 mod slow_helpers;
 mod tls;

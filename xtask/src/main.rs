@@ -39,8 +39,8 @@ enum Chore {
         /// The campaign to run.
         #[arg(value_enum)]
         campaign: Campaign,
-        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash, default 300;
-        /// log, default 200).
+        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash and release,
+        /// default 300; log, default 200).
         #[arg(long)]
         count: Option<u64>,
         /// The seed of the pseudo-random choices.
@@ -67,6 +67,8 @@ enum Campaign {
     Fuzz,
     /// `kill -9` of leader or helper at many different times.
     Crash,
+    /// `kill -9` of leader or helper while they release a batch with noise.
+    Release,
     /// A public log of a million entries, and `kill -9` of a process that appends to one.
     Log,
 }
@@ -76,6 +78,7 @@ fn main() -> Result<ExitCode> {
         Chore::Test { only } => test::run(&only),
         Chore::Campaign { campaign: Campaign::Fuzz, count, seed } => run::fuzz(count, seed),
         Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
+        Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
         Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
         Chore::Bench { arguments } => run::bench(&arguments),
         Chore::Man { out } => run::man(&out),

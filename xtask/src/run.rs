@@ -34,9 +34,18 @@ pub(crate) fn fuzz(count: Option<u64>, seed: u64) -> Result<ExitCode> {
 
 /// The crash campaign, on the release binary.
 pub(crate) fn crash(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    killing("crash-campaign", count, seed)
+}
+
+/// The campaign of releases with noise, on the release binary.
+pub(crate) fn release(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    killing("release-campaign", count, seed)
+}
+
+fn killing(campaign: &str, count: Option<u64>, seed: u64) -> Result<ExitCode> {
     let count = count.unwrap_or(CRASH_KILLS).to_string();
     let release = built(&["sotto", "sotto-tests"])?;
-    let mut command = Command::new(release.join("crash-campaign"));
+    let mut command = Command::new(release.join(campaign));
     command.args(["--count", &count, "--seed", &seed.to_string()]);
     status(command.env("SOTTO_BIN", release.join("sotto")))
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: every check of the project, in order, stopping at the first that fails.
 //!
 //! Long campaigns run a short seeded slice here, as tests: the mutations of the decoders
-//! (`SOTTO_MUTATIONS`, in `sotto-wire`) and the crash campaign (`SOTTO_CRASHES`, in `sotto-tests`).
+//! (`SOTTO_MUTATIONS`, in `sotto-wire`), crashes and releases (`SOTTO_CRASHES` and `SOTTO_RELEASES`,
+//! in `sotto-tests`).
 //! `cargo xtask campaign` runs them at full length.
 
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use crate::{layers, licences, tidy};
 
 /// The number of kills in the slice of the crash campaign.
 const CRASH_SLICE: &str = "20";
+/// The number of kills in the slice of the campaign of releases.
+const RELEASE_SLICE: &str = "12";
 /// The number of mutated messages per decoder in the slice of the fuzz campaign.
 const MUTATION_SLICE: &str = "20000";
 
@@ -187,7 +190,11 @@ impl Program {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         command.env("SOTTO_BIN", target("debug")?.join("sotto"));
-        for (name, slice) in [("SOTTO_CRASHES", CRASH_SLICE), ("SOTTO_MUTATIONS", MUTATION_SLICE)] {
+        for (name, slice) in [
+            ("SOTTO_CRASHES", CRASH_SLICE),
+            ("SOTTO_RELEASES", RELEASE_SLICE),
+            ("SOTTO_MUTATIONS", MUTATION_SLICE),
+        ] {
             if std::env::var_os(name).is_none() {
                 command.env(name, slice);
             }
