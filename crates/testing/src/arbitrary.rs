@@ -11,12 +11,13 @@ use rand_core::Rng;
 
 use sotto_wire::limits::{
     MAX_BUCKETS, MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECEIPTS, MAX_RECIPE_LIFE_S,
-    MAX_RECIPE_NAME_LEN, MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_TOKEN_KEY_LEN,
+    MAX_RECIPE_NAME_LEN, MAX_SIGMA_MICRO, MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_SIGMA_MICRO,
+    MIN_TOKEN_KEY_LEN,
 };
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
-    FORMAT_VERSION, KeySet, Parties, PopulationResult, Privacy, Probability, PublicKey, Query,
-    Randomizer, Receipt, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who,
+    FORMAT_VERSION, KeySet, Noise, Parties, PopulationResult, Privacy, Probability, PublicKey,
+    Query, Randomizer, Receipt, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who,
 };
 use sotto_wire::{
     BatchId, BatchMode, EntryId, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId,
@@ -59,6 +60,9 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
             cover: if chance(2, rng) { Probability::ONE } else { probability(rng) },
         },
         randomizer,
+        noise: (randomizer == Randomizer::None && chance(2, rng)).then(|| Noise::ServerGaussian {
+            sigma_micro: number(MIN_SIGMA_MICRO, MAX_SIGMA_MICRO, rng),
+        }),
         aggregation: Aggregation {
             vdaf: vdaf(&query, rng),
             min_batch: number(1, MAX_INTEGER, rng),

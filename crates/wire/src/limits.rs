@@ -127,6 +127,12 @@ pub const MIN_BUCKETS: u64 = 2;
 /// The most buckets of a histogram: the leader's share stays below 2 MiB.
 pub const MAX_BUCKETS: u64 = 100_000;
 
+/// The smallest sigma of an aggregator's noise, in millionths. Below it nearly every draw is 0.
+pub const MIN_SIGMA_MICRO: u64 = 500_000;
+
+/// The largest sigma of an aggregator's noise, in millionths.
+pub const MAX_SIGMA_MICRO: u64 = 1_000_000_000_000_000;
+
 /// The longest unit of time of a recipe: 31 days, a month.
 pub const MAX_WINDOW_S: u64 = 31 * 86_400;
 

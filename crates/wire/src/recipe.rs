@@ -12,6 +12,7 @@ mod authoring;
 mod canonical;
 mod check;
 mod key_set;
+mod noise;
 mod population_result;
 mod randomizer;
 mod receipt;
@@ -31,6 +32,7 @@ pub use authoring::{
 };
 pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
+pub use noise::Noise;
 pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
 pub use randomizer::Randomizer;
 pub use receipt::{RECEIPT_SCHEMA, Receipt};
@@ -74,6 +76,9 @@ pub struct Recipe {
     pub query: Query,
     /// What the device does to its measurement before sending it.
     pub randomizer: Randomizer,
+    /// What the aggregators add to the sums before they release them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
     /// How the measurements are summed.
     pub aggregation: Aggregation,
     /// What privacy the author claims.

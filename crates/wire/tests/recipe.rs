@@ -128,9 +128,10 @@ fn every_field_of_a_recipe_changes_its_id() {
         leaves.extend(seen.into_iter().map(|path| generic(&path)));
         changed.extend(accepted.into_iter().map(|path| generic(&path)));
     }
-    // Three have only one value so far. A kind changes with its whole group, below.
+    // Four have only one value so far. A kind changes with its whole group, below.
     let alone = [
         "aggregation.vdaf.type",
+        "noise.kind",
         "parties.tokens.kind",
         "privacy.accountant",
         "privacy.kind",
@@ -159,7 +160,7 @@ fn every_group_of_a_recipe_changes_its_id() {
             replaced.insert(group.clone());
         }
     }
-    assert_eq!(replaced.len(), 13, "{replaced:?}");
+    assert_eq!(replaced.len(), 14, "{replaced:?}");
 }
 
 #[test]
@@ -271,6 +272,7 @@ fn an_unknown_field_is_an_error_at_every_level() {
         "sampling",
         "query",
         "randomizer",
+        "noise",
         "aggregation",
         "aggregation.vdaf",
         "privacy",
@@ -335,6 +337,7 @@ fn only_the_canonical_bytes_are_a_recipe() {
         ("2^53", replaced("\"population\":1000000", "\"population\":9007199254740992")),
         ("2^53 + 1", replaced("\"population\":1000000", "\"population\":9007199254740993")),
         ("2^64", replaced("\"population\":1000000", "\"population\":18446744073709551616")),
+        ("null for no noise", replaced("\"parties\":", "\"noise\":null,\"parties\":")),
         ("a fraction that can be reduced", replaced("\"rate\":[1,50]", "\"rate\":[2,100]")),
         ("a fraction with three numbers", replaced("\"rate\":[1,50]", "\"rate\":[1,50,1]")),
         ("an escape that is not needed", replaced("Which emoji", "\\u0057hich emoji")),

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{Privacy, Randomizer};
+use sotto_wire::recipe::{Noise, Privacy, Randomizer};
 use sotto_wire::{Probability, Recipe, RecipeDraft};
 
 const PAGE: &str = include_str!("../../../docs/recipe-format.md");
@@ -127,6 +127,48 @@ fn errors_name_the_key() {
     }
     let error = Recipe::from_toml("name = ").unwrap_err().to_string();
     assert!(error.contains("line 1"), "{error}");
+}
+
+#[test]
+fn noise_has_its_rules() {
+    let of = |randomizer: &str, noise: &str| {
+        let (before, rest) = example().split_once("[randomizer]").unwrap();
+        let (_, after) = rest.split_once("[aggregation]").unwrap();
+        let text =
+            format!("{before}[randomizer]\n{randomizer}\n[noise]\n{noise}\n[aggregation]{after}");
+        Recipe::from_toml(&text).map_err(|error| error.to_string())
+    };
+    let exact = "kind = \"none\"";
+    for (sigma, sigma_micro) in
+        [("0.5", 500_000), ("1000", 1_000_000_000), ("1e9", 1_000_000_000_000_000)]
+    {
+        let recipe = of(exact, &format!("kind = \"server_gaussian\"\nsigma = {sigma}")).unwrap();
+        assert_eq!(recipe.noise, Some(Noise::ServerGaussian { sigma_micro }));
+        assert_eq!(Recipe::from_toml(&recipe.to_toml()), Ok(recipe.clone()));
+        assert_eq!(Recipe::parse(&recipe.to_json()), Ok(recipe));
+    }
+    for (randomizer, noise, message) in [
+        (
+            "kind = \"randomized_response\"\nepsilon = 4.0",
+            "kind = \"server_gaussian\"\nsigma = 1",
+            "noise needs randomizer.kind none",
+        ),
+        (
+            exact,
+            "kind = \"server_gaussian\"\nsigma = 0.499999",
+            "noise.sigma_micro must be from 500000",
+        ),
+        (
+            exact,
+            "kind = \"server_gaussian\"\nsigma = \"1000000000.000001\"",
+            "noise.sigma_micro must be",
+        ),
+        (exact, "kind = \"server_gaussian\"", "noise.sigma: is missing"),
+        (exact, "kind = \"server\"\nsigma = 1", "noise.kind: \"server\" is unknown"),
+    ] {
+        let error = of(randomizer, noise).unwrap_err();
+        assert!(error.contains(message), "{message}: {error}");
+    }
 }
 
 #[test]

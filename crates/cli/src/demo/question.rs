@@ -64,6 +64,7 @@ pub(super) fn words(devices: u32, seed: u64) -> Result<Question> {
         sampling: Sampling::new(Probability::new(1, 2)?),
         randomizer: suggested_randomizer(&query, EPSILON0_MICRO)
             .context("a mechanism answers the demo's histogram")?,
+        noise: None,
         query,
         vdaf: None,
         min_batch: 1,

@@ -8,7 +8,7 @@ use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::Role;
-use sotto_wire::recipe::{Aggregator, EndorsedKey, Privacy, Query, Targeting, Tokens};
+use sotto_wire::recipe::{Aggregator, EndorsedKey, Noise, Privacy, Query, Targeting, Tokens};
 
 use super::words::{self, grouped};
 use crate::time_text::show_seconds;
@@ -71,6 +71,7 @@ pub(crate) fn changes(old: &Recipe, new: &Recipe) -> Vec<Change> {
     }
     query(&mut list, &old.query, &new.query);
     randomizer(&mut list, old, new);
+    noise(&mut list, old, new);
     let (was, is) = (&old.aggregation, &new.aggregation);
     list.number(
         "aggregation.min_batch",
@@ -212,6 +213,19 @@ fn randomizer(list: &mut Changes, old: &Recipe, new: &Recipe) {
             list.push(FIELD, "values are no longer randomized", Effect::Weaker);
         }
         (was, is) => list.text(FIELD, "randomizer", &words::mechanism(was), &words::mechanism(is)),
+    }
+}
+
+fn noise(list: &mut Changes, old: &Recipe, new: &Recipe) {
+    let sigma = |recipe: &Recipe| match recipe.noise {
+        None => 0,
+        Some(Noise::ServerGaussian { sigma_micro }) => sigma_micro,
+    };
+    let (was, is) = (sigma(old), sigma(new));
+    if was != is {
+        let [was_text, is_text] = [old, new].map(|recipe| words::noise(recipe.noise.as_ref()));
+        let text = format!("noise of each aggregator: {was_text} -> {is_text}");
+        list.push("noise.sigma_micro", text, more_is_stronger(was, is));
     }
 }
 

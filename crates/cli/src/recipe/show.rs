@@ -144,6 +144,9 @@ fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
     row("mapping", recipe.query.mapping())?;
     row("fallback", &words::fallback(&recipe.query))?;
     row("randomizer", &words::mechanism(&mechanism(recipe)?))?;
+    if let Some(noise) = &recipe.noise {
+        row("noise", &words::noise(Some(noise)))?;
+    }
     row("min batch", &grouped(recipe.aggregation.min_batch))?;
     row("batch mode", words::batch_mode(recipe.aggregation.batch_mode))?;
     row("vdaf", &words::vdaf(&recipe.aggregation.vdaf))?;

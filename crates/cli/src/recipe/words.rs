@@ -4,7 +4,7 @@ use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{
-    Adjacency, AttributeType, Privacy, Probability, Query, RecipeVdaf, Tokens,
+    Adjacency, AttributeType, Noise, Privacy, Probability, Query, RecipeVdaf, Tokens,
 };
 use sotto_wire::{BatchMode, Recipe};
 
@@ -66,6 +66,16 @@ pub(crate) fn mechanism(mechanism: &Mechanism) -> String {
     let parameters = words.parameters.iter();
     let shown = parameters.map(|one| format!(", {} {}", one.name, show_micro(one.micro)));
     words.name.to_owned() + &shown.collect::<String>()
+}
+
+/// `discrete Gaussian, sigma 1000`.
+pub(crate) fn noise(noise: Option<&Noise>) -> String {
+    match noise {
+        None => "none".to_owned(),
+        Some(Noise::ServerGaussian { sigma_micro }) => {
+            format!("discrete Gaussian, sigma {}", show_micro(*sigma_micro))
+        }
+    }
 }
 
 /// `epsilon 0.4 at delta 1/1000000000`.

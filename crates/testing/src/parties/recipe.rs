@@ -141,6 +141,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         when: When { opens: day - DAY, closes: day + 5 * DAY, window_s: HOUR, max_window_s: DAY },
         sampling: Sampling::new(Probability::new(1, 2).unwrap()),
         randomizer,
+        noise: None,
         aggregation: Aggregation {
             vdaf: recipe_vdaf(&query, &randomizer).unwrap(),
             min_batch: 5_000,

@@ -6,6 +6,7 @@
 //! draft ([`RecipeDraft::complete`]).
 
 mod fields;
+mod noise;
 mod number;
 mod place;
 mod randomizer;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::{
-    Aggregation, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy,
+    Aggregation, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Noise, Parties, Privacy,
     Probability, Query, Randomizer, Recipe, RecipeVdaf, Sampling, Signer, When, Who,
 };
 use crate::{BatchMode, FormatError, Role};
@@ -104,6 +105,8 @@ pub struct RecipeDraft {
     pub query: Query,
     /// What the device does to its measurement before sending it.
     pub randomizer: Randomizer,
+    /// What the aggregators add to the sums before they release them.
+    pub noise: Option<Noise>,
     /// The VDAF.
     pub vdaf: Option<RecipeVdaf>,
     /// The smallest batch that is ever released.
@@ -184,6 +187,7 @@ impl RecipeDraft {
             sampling: self.sampling,
             query: self.query,
             randomizer: self.randomizer,
+            noise: self.noise,
             aggregation: Aggregation {
                 vdaf,
                 min_batch: self.min_batch,
@@ -209,6 +213,7 @@ impl From<Recipe> for RecipeDraft {
             sampling: recipe.sampling,
             query: recipe.query,
             randomizer: recipe.randomizer,
+            noise: recipe.noise,
             vdaf: Some(recipe.aggregation.vdaf),
             min_batch: recipe.aggregation.min_batch,
             batch_mode: recipe.aggregation.batch_mode,

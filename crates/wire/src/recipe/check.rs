@@ -30,6 +30,7 @@ impl Recipe {
         }
         query(&self.query)?;
         self.randomizer.check(&self.query)?;
+        self.noise.as_ref().map_or(Ok(()), |noise| noise.check(&self.randomizer))?;
         vdaf(&self.aggregation.vdaf)?;
         at_least_one("aggregation.min_batch", self.aggregation.min_batch)?;
         privacy(&self.privacy)?;
@@ -79,7 +80,8 @@ pub(super) fn attributes(
     range("the number of attributes", attributes.len() as u64, 0, MAX_ATTRIBUTES as u64)
 }
 
-fn refuse<T>(reason: impl Into<String>) -> Result<T, FormatError> {
+/// The error with this reason.
+pub(super) fn refuse<T>(reason: impl Into<String>) -> Result<T, FormatError> {
     Err(FormatError::new(reason.into()))
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn histogram() -> Recipe {
             fallback: 0,
         },
         randomizer: Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 },
+        noise: None,
         aggregation: Aggregation {
             vdaf: RecipeVdaf::Prio3Histogram { length: 3, chunk_length: 1 },
             min_batch: 10_000,
@@ -184,6 +185,7 @@ fn other_values(value: &Value) -> Vec<Value> {
                 "histogram",
                 "none",
                 "randomized_response",
+                "server_gaussian",
                 "claim",
                 "insecure_unbounded",
                 "replace",

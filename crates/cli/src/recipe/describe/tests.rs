@@ -48,7 +48,7 @@ fn more_eyes_and_less_noise_are_weaker() {
 /// Every difference is described: otherwise an author could change a field unnoticed.
 #[test]
 fn no_field_changes_in_silence() {
-    let changes: [fn(&mut Recipe); 20] = [
+    let changes: [fn(&mut Recipe); 21] = [
         |recipe| recipe.name.push('x'),
         |recipe| recipe.purpose.push('x'),
         |recipe| recipe.author = signer("other.example"),
@@ -62,6 +62,7 @@ fn no_field_changes_in_silence() {
         |recipe| recipe.sampling.rate = Probability::ONE,
         |recipe| labels(recipe).push("x".to_owned()),
         |recipe| recipe.randomizer = Randomizer::None,
+        |recipe| recipe.noise = Some(Noise::ServerGaussian { sigma_micro: 1_000_000 }),
         |recipe| recipe.aggregation.min_batch += 1,
         |recipe| recipe.aggregation.batch_mode = sotto_wire::BatchMode::LeaderSelected,
         |recipe| recipe.aggregation.vdaf = sotto_wire::recipe::RecipeVdaf::Prio3Count,

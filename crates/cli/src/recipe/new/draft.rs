@@ -88,6 +88,7 @@ impl NewArgs {
             sampling: Sampling { rate, cover: self.cover.unwrap_or(Probability::ONE) },
             query,
             randomizer,
+            noise: None,
             vdaf: None,
             min_batch,
             batch_mode: self.batch_mode.into(),

@@ -243,6 +243,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("query.max", "100"),
     ("randomizer.kind", "\"randomized_response\""),
     ("randomizer.epsilon", "4.0"),
+    ("noise.kind", "\"server_gaussian\""),
+    ("noise.sigma", "1000"),
     ("aggregation.min_batch", "10000"),
     ("aggregation.batch_mode", "\"time_interval\""),
     ("aggregation.vdaf.type", "\"Prio3Histogram\""),

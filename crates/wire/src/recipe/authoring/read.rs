@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Fields};
-use super::{AuthoringError, PartiesDraft, RecipeDraft, randomizer, tokens};
+use super::{AuthoringError, PartiesDraft, RecipeDraft, noise, randomizer, tokens};
 use crate::BatchMode;
 use crate::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Privacy,
@@ -28,6 +28,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
     let sampling = sampling(document.required("sampling")?)?;
     let query = query(document.required("query")?)?;
     let randomizer = randomizer::read(document.required("randomizer")?)?;
+    let noise = document.optional("noise").map(noise::read).transpose()?;
     let aggregation = aggregation(document.required("aggregation")?)?;
     let (vdaf, min_batch, batch_mode) = aggregation;
     let privacy = privacy(document.required("privacy")?)?;
@@ -43,6 +44,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
         sampling,
         query,
         randomizer,
+        noise,
         vdaf,
         min_batch,
         batch_mode,

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::number::show_micro;
-use super::{RecipeDraft, randomizer, tokens};
+use super::{RecipeDraft, noise, randomizer, tokens};
 use crate::recipe::{Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, RecipeVdaf};
 use crate::{BatchMode, utc};
 
@@ -41,6 +41,9 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     }
     query(&mut out, &draft.query);
     randomizer::write(&mut out, &draft.randomizer);
+    if let Some(noise) = &draft.noise {
+        noise::write(&mut out, noise);
+    }
     aggregation(&mut out, draft);
     privacy(&mut out, &draft.privacy);
     match &draft.parties {
