@@ -83,10 +83,6 @@ impl Assessment {
         }
         let mechanism = mechanism(&recipe)
             .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
-        if recipe.noise.is_some() {
-            let reason = "it wants noise of the aggregators, which none adds yet: remove [noise]";
-            return Err(Silence::new(Check::Derivation, reason));
-        }
         let privacy = price(&recipe)?;
         let [leader_token, helper_token] = [Role::Leader, Role::Helper].map(|role| {
             TokenTerms::of(&recipe, role)

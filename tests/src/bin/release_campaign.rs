@@ -34,8 +34,8 @@ fn main() -> Result<ExitCode> {
     }
     let at = |stage| stages.iter().filter(|other| **other == stage).count();
     println!(
-        "{count} kills in {:.0} s, {} before the helper's answer, {} before the leader's release, {} \
-         after it: {} times each aggregator drew once; {failures} failures",
+        "{count} kills in {:.0} s, {} before the helper's answer, {} after it, {} \
+         after the result was seen: {} times each aggregator drew once; {failures} failures",
         begin.elapsed().as_secs_f64(),
         at(Stage::Begun),
         at(Stage::HelperReleased),

@@ -1,7 +1,7 @@
 //! From a recipe to its DAP task. It depends on nothing else, so two parties with the same recipe
 //! have the same task.
 
-use sotto_wire::recipe::Recipe;
+use sotto_wire::recipe::{Noise, Recipe};
 use sotto_wire::{
     Duration, Encode, Interval, TaskConfiguration, TaskExtension, TaskParameters, Time,
     TimePrecision, Url, VdafType, taskprov,
@@ -26,6 +26,10 @@ pub fn derive_task(recipe: &Recipe) -> Result<Task, String> {
     let windows = recipe.when.closes.saturating_sub(recipe.when.opens) / window_s.max(1);
     let interval =
         Interval::new(start, Duration::new(windows)).map_err(|error| error.to_string())?;
+    // A task extension, so that no aggregator can serve the task and leave the noise out.
+    let noise = recipe
+        .noise
+        .map(|Noise::ServerGaussian { sigma_micro }| TaskExtension::ServerNoise { sigma_micro });
     let url = |text: &str| Url::new(text).map_err(|error| error.to_string());
     let configuration = TaskConfiguration::new(TaskParameters {
         task_info: recipe.id().as_bytes().to_vec(),
@@ -36,7 +40,7 @@ pub fn derive_task(recipe: &Recipe) -> Result<Task, String> {
         batch_mode: recipe.aggregation.batch_mode,
         vdaf_type: VdafType::new(vdaf.vdaf_type()),
         vdaf_configuration: vdaf.encode_configuration(),
-        extensions: vec![TaskExtension::TaskInterval(interval)],
+        extensions: [TaskExtension::TaskInterval(interval)].into_iter().chain(noise).collect(),
     })
     .map_err(|error| error.to_string())?;
     let id = taskprov::task_id(&configuration.to_bytes());

@@ -4,8 +4,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_protocol::recipe::{check_mapping, derive_task, derive_vdaf, mechanism, recipe_vdaf};
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{AttributeType, Query, Randomizer, Recipe};
-use sotto_wire::{BatchMode, taskprov};
+use sotto_wire::recipe::{AttributeType, Noise, Query, Randomizer, Recipe};
+use sotto_wire::{BatchMode, TaskExtension, taskprov};
 
 /// A change and what it changes.
 type Named = (&'static str, fn(&mut Recipe));
@@ -41,7 +41,7 @@ const CHANGES: [Named; 12] = [
 #[test]
 fn a_task_follows_from_its_recipe_and_changes_with_it() {
     let mut rng = ChaCha20Rng::seed_from_u64(4);
-    let (mut derived, mut changed) = (0, [0; CHANGES.len()]);
+    let (mut derived, mut noisy, mut changed) = (0, 0, [0; CHANGES.len()]);
     for _ in 0..400 {
         let mut recipe = arbitrary::recipe(&mut rng);
         recipe.aggregation.vdaf = recipe_vdaf(&recipe.query, &recipe.randomizer).unwrap();
@@ -60,6 +60,12 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
             configuration.vdaf_type().value(),
             derive_vdaf(&mechanism(&recipe).unwrap()).vdaf_type()
         );
+        // What is not known to an aggregator must not be served: noise cannot be left out.
+        let noise = recipe.noise.map(|Noise::ServerGaussian { sigma_micro }| sigma_micro);
+        let extension = noise.map(|sigma_micro| TaskExtension::ServerNoise { sigma_micro });
+        assert_eq!(configuration.extensions().as_slice().get(1), extension.as_ref());
+        assert_eq!(task.noise().is_some(), noise.is_some());
+        noisy += usize::from(noise.is_some());
         let read = Recipe::parse(&recipe.to_json()).unwrap();
         let again = derive_task(&read).unwrap();
         assert_eq!(again.encoded_configuration(), task.encoded_configuration());
@@ -84,7 +90,7 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         };
         assert!(derive_task(&wrong).is_err(), "only the VDAF that we compute");
     }
-    assert!(derived > 250, "{derived}");
+    assert!(derived > 250 && noisy > 40, "{derived}, {noisy}");
     assert!(changed.iter().all(|count| *count > 50), "{changed:?}");
 }
 

@@ -5,6 +5,8 @@ use bytes::Bytes;
 use reqwest::{Method, StatusCode};
 use sotto_protocol::leader::aggregate::consume_aggregation_job_resp;
 use sotto_protocol::leader::collect::produce_aggregate_share_req;
+use sotto_protocol::recipe::derive_task;
+use sotto_wire::recipe::Noise;
 use sotto_wire::{
     AggregateShareReq, BatchMode, BatchSelector, CollectionJobReq, Decode, Duration, Encode,
     Interval, MediaType, Query, Role, Time,
@@ -12,6 +14,8 @@ use sotto_wire::{
 
 use crate::server::harness::{LEADER_TOKEN, Pair, Setup, aggregator_task};
 use crate::server::helper::{job, post};
+use crate::server::public_log::PublicLog;
+use crate::server::recipes::{NEVER, Places, answer, deliver, interval, until_served};
 use crate::server::requests::problem;
 
 /// Wide enough that two draws for four buckets are practically never equal.
@@ -137,4 +141,33 @@ async fn the_leader_draws_once() {
             pair.stop().await;
         }
     }
+}
+
+/// From the log to the result: both aggregators join a recipe with noise, and both add it.
+#[tokio::test]
+async fn a_recipe_with_noise_is_served_with_it() {
+    let (mut world, places) = (PublicLog::new().await, Places::new());
+    let mut recipe = places.recipe(&world, "noisy");
+    recipe.noise = Some(Noise::ServerGaussian { sigma_micro: SIGMA_MICRO });
+    let mut entries = places.key_sets(&world);
+    entries.push(world.sign(&recipe));
+    world.publish(&entries);
+    let task = derive_task(&recipe).unwrap();
+    let pair = places.start(&world, task.clone(), NEVER).await;
+    until_served(&pair, &recipe).await;
+    for tasks in [&pair.leader_tasks, &pair.helper_tasks] {
+        let served = tasks.task(task.id()).unwrap();
+        assert_eq!(served.aggregator().task.noise(), task.noise());
+    }
+    for bucket in [0, 1, 1, 2, 3] {
+        let response = deliver(&pair, &answer(&world, bucket)[0]).await;
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+    let collection = pair.collect(&Query::TimeInterval(interval(&pair, 4))).await;
+    assert_eq!(collection.report_count, 5, "the count is exact");
+    let sums = collection.result.as_slice();
+    // Noise of four buckets within ten of 0 has a probability of about 1e-9; ten deviations.
+    assert!(sums.iter().any(|sum| sum.abs() > 10), "{sums:?}");
+    assert!(sums.iter().all(|sum| sum.abs() < 15_000), "{sums:?}");
+    pair.stop().await;
 }

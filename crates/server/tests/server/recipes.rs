@@ -104,7 +104,7 @@ impl Places {
         config
     }
 
-    async fn start(&self, world: &PublicLog, task: Task, poll: Duration) -> Pair {
+    pub(crate) async fn start(&self, world: &PublicLog, task: Task, poll: Duration) -> Pair {
         let (leader, helper) = (self.leader_config(world, poll), self.helper_config(world, poll));
         start(task, leader, helper, Arc::new(MemoryStore::new())).await
     }
@@ -188,7 +188,7 @@ async fn start_with(
 }
 
 /// The reports that a device with this attribute has decided to send.
-fn answer(world: &PublicLog, bucket: i64) -> Vec<Pending> {
+pub(crate) fn answer(world: &PublicLog, bucket: i64) -> Vec<Pending> {
     let mut watch = Watch::new(world.files.copy());
     watch.refresh(&world.trust(), moment()).unwrap();
     let attributes: Attributes = [("bucket".to_owned(), AttributeValue::Int(bucket))].into();
@@ -200,7 +200,7 @@ fn answer(world: &PublicLog, bucket: i64) -> Vec<Pending> {
 }
 
 /// Sends a stored report as the device stored it.
-async fn deliver(pair: &Pair, pending: &Pending) -> Response {
+pub(crate) async fn deliver(pair: &Pair, pending: &Pending) -> Response {
     let encoded = &pending.task_configuration;
     let url = format!("{}tasks/{}/reports", pair.leader.url, taskprov::task_id(encoded));
     pair.http
@@ -234,7 +234,7 @@ pub(crate) async fn until_served(pair: &Pair, recipe: &Recipe) {
     .await;
 }
 
-fn interval(pair: &Pair, units: u64) -> Interval {
+pub(crate) fn interval(pair: &Pair, units: u64) -> Interval {
     Interval::new(Time::new(pair.now().as_units() - 2), Units::new(units)).unwrap()
 }
 
