@@ -153,7 +153,9 @@ impl AggregateResult {
     /// What [`Self::to_json`] wrote.
     pub fn from_json(value: &Value) -> Option<Self> {
         let integer = |value: &Value| match value {
-            Value::String(text) => text.parse().ok().filter(|value: &i128| value.to_string() == *text),
+            Value::String(text) => {
+                text.parse().ok().filter(|value: &i128| value.to_string() == *text)
+            }
             value => value.as_u64().map(i128::from).or(value.as_i64().map(i128::from)),
         };
         match value {
@@ -273,7 +275,8 @@ mod tests {
         let negative = AggregateResult::Vector(vec![u64::MAX.into(), -3, -large]);
         assert_eq!(negative.to_json(), json!([u64::MAX, -3, "-1180591620717411303424"]));
         assert_eq!(negative.to_json_strings()[1], json!("-3"));
-        for result in [vector, negative, AggregateResult::Scalar(3), AggregateResult::Scalar(large)] {
+        for result in [vector, negative, AggregateResult::Scalar(3), AggregateResult::Scalar(large)]
+        {
             assert_eq!(AggregateResult::from_json(&result.to_json()), Some(result));
         }
         for other in [json!(1.5), json!("+3"), json!("x"), json!({}), json!([[1]])] {
