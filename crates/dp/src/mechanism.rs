@@ -10,13 +10,19 @@
 //! Leaves to others: how a recipe spells the parameters (`sotto_wire::recipe::Randomizer`), and
 //! which VDAF sums an [`Encoding`] (`sotto_protocol::recipe`).
 
+mod collected;
 mod collusion;
 mod consistent;
 mod difference;
 mod estimate;
 pub mod exact;
 mod interval;
+mod mean;
+pub mod projective_geometry;
+mod quantiles;
 pub mod randomized_response;
+pub mod rappor;
+pub mod server_noise;
 
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -26,10 +32,13 @@ use rand_core::CryptoRng;
 use crate::recipe::Law;
 use crate::{Error, Event};
 
+pub use collected::{Collected, Rates};
 pub use collusion::{Colluding, Sampling};
 pub use consistent::onto_simplex;
 pub use difference::{Difference, Ranged, difference, holm};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, Spread};
+pub use mean::{Mean, mean};
+pub use quantiles::{Quantile, quantiles};
 
 /// Makes [`Mechanism`] from a list of mechanisms, each with its kind as named in recipes.
 macro_rules! mechanisms {
@@ -75,6 +84,9 @@ macro_rules! mechanisms {
 mechanisms! {
     "none": exact::Exact,
     "randomized_response": randomized_response::RandomizedResponse,
+    "rappor": rappor::Rappor,
+    "projective_geometry": projective_geometry::ProjectiveGeometry,
+    "server_gaussian": server_noise::ServerNoise,
 }
 
 /// The interface of every mechanism.
@@ -98,16 +110,20 @@ pub trait Method: Debug {
     /// The guarantee that holds if both aggregators collude; `None` if there is none.
     fn colluding(&self, sampling: &Sampling, delta: f64) -> Result<Option<Colluding>, Error>;
 
+    /// What a device sends that has nothing to say: R of nothing, noise included. `None` if the
+    /// encoding has no such value.
+    fn dummy(&self, rng: &mut dyn CryptoRng) -> Option<Value> {
+        self.encoding().nothing().map(|nothing| self.randomize(nothing, rng))
+    }
+
     /// The analyst's side: estimates over the whole population, one for each collected number.
-    /// `reports` devices took part, each with probability `rate`; intervals hold with probability
-    /// `level` (0.95 for 95 %).
-    fn estimates(
-        &self,
-        sums: &[u128],
-        reports: u64,
-        rate: f64,
-        level: f64,
-    ) -> Result<Vec<Estimate>, Error>;
+    fn estimates(&self, collected: &Collected<'_>) -> Result<Vec<Estimate>, Error>;
+
+    /// The standard errors of a weighted sum of the estimates of counts, where each device holds at
+    /// most one symbol.
+    fn spread(&self, weights: &[f64], collected: &Collected<'_>) -> Result<Spread, Error> {
+        Ok(estimate::independent(weights, &self.estimates(collected)?))
+    }
 
     /// The probability that a value is sent unchanged, for mechanisms that have one.
     fn keep_probability(&self) -> Option<f64> {
@@ -133,10 +149,17 @@ pub enum Encoding {
         /// The number of symbols.
         length: u32,
     },
+    /// Up to `most` of `length` labels, possibly none; each is counted.
+    Labels {
+        /// The number of labels.
+        length: u32,
+        /// How many of them one contribution has at most.
+        most: u32,
+    },
 }
 
 /// One value of an [`Encoding`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Yes or no.
     Bit(bool),
@@ -144,6 +167,64 @@ pub enum Value {
     Number(u64),
     /// The index of a symbol.
     OneHot(u32),
+    /// The indices of labels, each larger than the one before.
+    Labels(Vec<u32>),
+}
+
+impl Encoding {
+    /// The value that adds nothing to the sum; `None` if every value adds something.
+    pub fn nothing(self) -> Option<Value> {
+        match self {
+            Self::Bit => Some(Value::Bit(false)),
+            Self::Number { .. } => Some(Value::Number(0)),
+            Self::OneHot { .. } => None,
+            Self::Labels { .. } => Some(Value::Labels(Vec::new())),
+        }
+    }
+
+    /// How many numbers are collected.
+    pub fn numbers(self) -> u32 {
+        match self {
+            Self::Bit | Self::Number { .. } => 1,
+            Self::OneHot { length } | Self::Labels { length, .. } => length,
+        }
+    }
+}
+
+impl Value {
+    /// The value as one of this encoding, where that counts symbols.
+    fn of(self, encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Bit | Encoding::Number { .. } => self,
+            Encoding::OneHot { length } => Self::OneHot(self.symbol(length)),
+            Encoding::Labels { length, most } => Self::Labels(self.labels(length, most)),
+        }
+    }
+
+    /// The symbol, below `length`. Whatever a caller passes, it is a symbol.
+    fn symbol(self, length: u32) -> u32 {
+        let symbol = match self {
+            Self::Bit(bit) => u32::from(bit),
+            Self::Number(number) => u32::try_from(number).unwrap_or(u32::MAX),
+            Self::OneHot(symbol) => symbol,
+            Self::Labels(labels) => labels.first().copied().unwrap_or(u32::MAX),
+        };
+        symbol.min(length.saturating_sub(1))
+    }
+
+    /// The labels, at most `most` of them, all below `length`, in order. Whatever a caller passes,
+    /// they are labels.
+    fn labels(self, length: u32, most: u32) -> Vec<u32> {
+        let mut labels = match self {
+            Self::Labels(labels) => labels,
+            other => vec![other.symbol(length)],
+        };
+        labels.retain(|label| *label < length);
+        labels.sort_unstable();
+        labels.dedup();
+        labels.truncate(most as usize);
+        labels
+    }
 }
 
 /// Descriptions of a mechanism.

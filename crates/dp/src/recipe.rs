@@ -405,7 +405,7 @@ fn best(event: &Event, adjacency: Adjacency, shape: Shape, delta: f64) -> Result
     Question { event, adjacency, shape, accountant }.epsilon_upper(delta)
 }
 
-const ZERO_OUT: Error = Error::Unsupported {
+pub(crate) const ZERO_OUT: Error = Error::Unsupported {
     what: "a server's noise under zero-out",
     hint: "claim add-remove or replace",
 };

@@ -13,7 +13,7 @@
 
 mod gaussian;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use rand_core::CryptoRng;
 
@@ -58,6 +58,21 @@ impl Rate {
             at_most(name, part, Self::LARGEST)?;
         }
         Ok(Self { num, den })
+    }
+
+    /// The numerator.
+    pub fn num(self) -> u64 {
+        self.num
+    }
+
+    /// The denominator.
+    pub fn den(self) -> u64 {
+        self.den
+    }
+
+    /// The nearest floating-point number.
+    pub fn to_f64(self) -> f64 {
+        self.num as f64 / self.den as f64
     }
 }
 

@@ -3,5 +3,8 @@
 //! Statistical tests have fixed seeds: they pass or fail for good. The false-alarm rates say how
 //! improbable it was that a right mechanism would fail when the seed was chosen.
 
+mod coverage;
+mod errors;
 mod estimates;
 mod law;
+mod simulated;

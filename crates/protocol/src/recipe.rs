@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use rand_core::CryptoRng;
 use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::Charge;
-use sotto_dp::mechanism::{self as mechanisms, Colluding, Estimate, Mechanism};
+use sotto_dp::mechanism::{self as mechanisms, Collected, Colluding, Estimate, Mechanism, Rates};
 use sotto_dp::recipe::{Judgement, Terms, judge};
 use sotto_dp::relay::rate_among_senders;
 use sotto_dp::{Adjacency, Error, published};
@@ -158,12 +158,13 @@ impl Assessment {
     /// one: if the mapping gives none, the recipe's fallback is used. So whether a device sends
     /// something says nothing about its data.
     pub fn measurement(&self, attributes: &Attributes) -> Measurement {
-        mechanism::measurement(self.answer(attributes))
+        mechanism::measurement(&self.mechanism, self.answer(attributes))
     }
 
     /// The measurement after randomization: what is split into shares.
     pub fn randomized(&self, attributes: &Attributes, rng: &mut dyn CryptoRng) -> Measurement {
-        mechanism::measurement(self.mechanism.randomize(self.answer(attributes), rng))
+        let sent = self.mechanism.randomize(self.answer(attributes), rng);
+        mechanism::measurement(&self.mechanism, sent)
     }
 
     fn answer(&self, attributes: &Attributes) -> sotto_dp::mechanism::Value {
@@ -251,12 +252,8 @@ pub fn estimates(
     reports: u64,
     level: f64,
 ) -> Result<Vec<Estimate>, Error> {
-    let count = |sum: &i128| {
-        let (name, value, range) = ("a sum", *sum as f64, "0 or more");
-        u128::try_from(*sum).map_err(|_| Error::OutOfRange { name, value, range })
-    };
-    let sums = sums.iter().map(count).collect::<Result<Vec<_>, _>>()?;
-    mechanism(recipe)?.estimates(&sums, reports, recipe.sampling.rate.to_f64(), level)
+    let sampling = Rates::all(recipe.sampling.rate.to_f64());
+    mechanism(recipe)?.estimates(&Collected { sums, reports, sampling, level })
 }
 
 /// The mapping of a query that may read these attributes: its type must fit the query, and so must

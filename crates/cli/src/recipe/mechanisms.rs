@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use serde_json::Value;
-use sotto_dp::mechanism::{Encoding, Mechanism};
+use sotto_dp::mechanism::{Collected, Mechanism, Rates};
 use sotto_dp::recipe::Law;
 use sotto_protocol::recipe::{mechanism, recipe_vdaf};
 use sotto_testing::arbitrary;
@@ -99,11 +99,11 @@ fn every_mechanism_has_an_estimator_and_names_its_law() {
     for recipe in recipes() {
         let mechanism = mechanism(&recipe).unwrap();
         let kind = mechanism.kind();
-        let numbers = match mechanism.encoding() {
-            Encoding::Bit | Encoding::Number { .. } => 1,
-            Encoding::OneHot { length } => length as usize,
-        };
-        let found = mechanism.estimates(&vec![0; numbers], 0, 0.5, 0.95).unwrap();
+        let numbers = mechanism.encoding().numbers() as usize;
+        let sums = vec![0; numbers];
+        let sampling = Rates::all(0.5);
+        let collected = Collected { sums: &sums, reports: 0, sampling, level: 0.95 };
+        let found = mechanism.estimates(&collected).unwrap();
         assert_eq!(found.len(), numbers, "{kind}");
         assert_eq!(mechanism.law() == Law::Exact, mechanism.event().is_none(), "{kind}");
     }

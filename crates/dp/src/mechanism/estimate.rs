@@ -1,10 +1,10 @@
 //! From the collected numbers to the population.
 //!
 //! **Estimates.** Let `n_v` be the number of devices in the population that hold the symbol `v`.
-//! Each device takes part with probability `q`, on its own; `m_v` of those that take part hold `v`,
-//! and `m` take part in all. A report shows the symbol of its device with probability `p`, and each
-//! other symbol with probability `s`. The collected count `C_v` is a sum of independent coins,
-//! `m_v` of them with mean `p` and `m - m_v` with mean `s`:
+//! Each of them takes part with probability `q`, on its own; `m_v` of them do. In all there are `m`
+//! reports. A report shows the symbol of its device with probability `p`, and each other symbol with
+//! probability `s`. The collected count `C_v` is a sum of independent coins, `m_v` of them with mean
+//! `p` and `m - m_v` with mean `s`:
 //!
 //! ```text
 //! E[C_v | m_v]   = m s + m_v d,                              d = p - s
@@ -23,8 +23,18 @@
 //!
 //! Both are linear in the estimated value. With `M` substituted for it (and the observed `m` for
 //! its mean) they are unbiased, and their roots divided by `q` are the standard errors. They are
-//! never negative: `M >= -m s/d`, and there `A + B M = m s p/d^2`, while `(1 - q) m s/d` is less,
-//! as `p/d >= 1`.
+//! never negative: `M` is from `-m s/d` to `m (1 - s)/d`, and there `A + B M` is `m s p/d^2` and
+//! `m (1 - s)(1 - p)/d^2`; and `(1 - q) m s/d` is less than the first, as `p/d >= 1`.
+//!
+//! **Dummies** hold no symbol: they show each with probability `s`, like the report of another
+//! device. So they are in `m`, and nothing else changes. That `m` is not the number of those who
+//! took part matters only where that number is asked for ([`super::mean()`], [`remainder`]).
+//!
+//! **Importance sampling.** The holders of the default value take part at another rate than all
+//! others. `q` is the rate of those who hold `v`: each of their reports counts `1/q`.
+//!
+//! **Noise of servers** is added to the count instead: `p = 1`, `s = 0`, `A` is its variance, `B` is
+//! 0 ([`super::server_noise`]).
 //!
 //! **Intervals** are score intervals: all `x` from which `M` is at most `z` of *its* standard
 //! deviations away,
@@ -45,11 +55,14 @@
 //! Nothing is rounded or clamped: an estimate may be negative, and an interval always holds it.
 //! Clamping at zero would bias sums and averages of estimates.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::interval::{Coins, Holders};
+use super::{Collected, Encoding};
 use crate::Error;
-use crate::error::{at_least_one, in_range};
+use crate::error::in_range;
 use crate::math::normal::quantile_of_ln_upper_tail;
 use crate::math::{ln, sqrt};
 
@@ -72,17 +85,26 @@ pub struct Estimate {
     pub total_high: f64,
 }
 
+/// Two standard errors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// From the noise alone.
+    pub noise: f64,
+    /// From noise and sampling together.
+    pub total: f64,
+}
+
 /// Counts with a variance below this have exact intervals.
-const FEW: f64 = 100.0;
+pub(super) const FEW: f64 = 100.0;
 
 /// How the participants represent the population, and the confidence of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    rate: f64,
+    pub(super) rate: f64,
     /// What may lie outside of an interval on each side.
-    tail: f64,
+    pub(super) tail: f64,
     /// How many standard deviations an interval extends to either side.
-    z: f64,
+    pub(super) z: f64,
 }
 
 /// The variance `at_zero + slope * x` of an estimate of `x`.
@@ -90,6 +112,41 @@ pub(super) struct Sample {
 pub(super) struct Variance {
     pub(super) at_zero: f64,
     pub(super) slope: f64,
+}
+
+/// No noise at all.
+pub(super) const NO_NOISE: Variance = Variance { at_zero: 0.0, slope: 0.0 };
+
+/// What reports show of a symbol.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shows {
+    /// `1 - p`: the probability that the report of a holder does not show it.
+    pub(super) miss: f64,
+    /// `s`: the probability that another report shows it.
+    pub(super) lie: f64,
+    /// `p - s`.
+    pub(super) gap: f64,
+    /// `1 - p - s`.
+    pub(super) neither: f64,
+}
+
+impl Shows {
+    /// Every report shows what its device holds.
+    pub(super) const TRUTH: Self = Self { miss: 0.0, lie: 0.0, gap: 1.0, neither: 0.0 };
+
+    /// `M`, from a count of so many reports.
+    pub(super) fn taken(&self, count: f64, reports: u64) -> f64 {
+        (count - reports as f64 * self.lie) / self.gap
+    }
+
+    /// The variance of the estimate from so many reports.
+    fn noise(&self, reports: u64) -> Variance {
+        let expected = reports as f64 * self.lie;
+        Variance {
+            at_zero: expected * (1.0 - self.lie) / (self.gap * self.gap),
+            slope: self.neither / self.gap,
+        }
+    }
 }
 
 impl Sample {
@@ -117,28 +174,26 @@ impl Sample {
         }
     }
 
-    /// The estimate from a count of reports. `gap` is how much likelier a holder's report shows the
-    /// symbol than another one.
-    pub(super) fn count(&self, count: u64, coins: Coins, gap: f64, noise: Variance) -> Estimate {
-        let taken = (count as f64 - coins.reports as f64 * coins.lie) / gap;
-        let found = self.estimate(taken, noise, 1.0);
+    /// The estimate from a count of so many reports.
+    pub(super) fn count(&self, count: u64, reports: u64, shows: Shows) -> Estimate {
+        let Shows { miss, lie, gap, .. } = shows;
+        let noise = shows.noise(reports);
+        let taken = shows.taken(count as f64, reports);
+        let mut found = self.estimate(taken, noise, 1.0);
+        let coins = Coins { reports, miss, lie };
         let scale = self.rate * gap * gap;
         // The variance of the count at the high end of an interval.
         let few =
             |high: f64, slope: f64| gap * gap * noise.at_zero + scale * slope * high.max(0.0) < FEW;
-        let holding = |(low, high): Holders, rate: f64| {
-            ((low as f64 / rate).min(found.value), (high as f64 / rate).max(found.value))
-        };
-        let mut found = found;
         if few(found.noise_high, noise.slope) {
             let among = coins.among_participants(count, self.tail);
-            (found.noise_low, found.noise_high) = holding(among, self.rate);
+            (found.noise_low, found.noise_high) = holding(found.value, among, self.rate);
         }
         if self.rate == 1.0 {
             (found.total_low, found.total_high) = (found.noise_low, found.noise_high);
         } else if few(found.total_high, noise.slope + 1.0 - self.rate) {
             let all = coins.in_population(count, self.rate, self.tail, found.total_high);
-            (found.total_low, found.total_high) = holding(all, 1.0);
+            (found.total_low, found.total_high) = holding(found.value, all, 1.0);
         }
         found
     }
@@ -148,19 +203,116 @@ impl Sample {
         // Below zero only by rounding.
         let here = (variance.at_zero + variance.slope * taken).max(0.0);
         let shift = self.z * variance.slope / 2.0;
-        let root = sqrt(here + shift * shift);
-        // z (root - shift), without the subtraction.
-        let below = if here > 0.0 { self.z * here / (root + shift) } else { 0.0 };
-        let above = self.z * (root + shift);
-        (sqrt(here) / self.rate, (taken - below) / self.rate, (taken + above) / self.rate)
+        let far = sqrt(here + shift * shift) + shift.abs();
+        // z (root - |shift|), without the subtraction.
+        let near = if here > 0.0 { here / far } else { 0.0 };
+        let (below, above) = if shift < 0.0 { (far, near) } else { (near, far) };
+        let (low, high) = (taken - self.z * below, taken + self.z * above);
+        (sqrt(here) / self.rate, low / self.rate, high / self.rate)
     }
 }
 
-/// Checks that the counts of all symbols come from `reports` reports of one symbol each.
-pub(super) fn check_counts(counts: &[u128], reports: u64) -> Result<(), Error> {
-    at_least_one("the number of symbols", counts.len() as u64)?;
-    let sum = counts.iter().fold(0_u128, |sum, count| sum.saturating_add(*count));
-    let range = "the number of reports, as each report counts once";
-    in_range("the sum of the counts", sum as f64, sum == u128::from(reports), range)?;
-    Ok(())
+/// An interval of whole numbers of holders, as one that also holds the estimate.
+pub(super) fn holding(value: f64, (low, high): Holders, rate: f64) -> (f64, f64) {
+    ((low as f64 / rate).min(value), (high as f64 / rate).max(value))
+}
+
+/// The estimates from counts of reports that show each symbol, for sums that were checked.
+pub(super) fn counted(
+    collected: &Collected<'_>,
+    encoding: Encoding,
+    shows: Shows,
+) -> Result<Vec<Estimate>, Error> {
+    let level = collected.level;
+    Sample::new(collected.sampling.rate, level)?;
+    // Symbols with the same count have the same estimate.
+    let mut known = HashMap::new();
+    let mut estimate = |(sum, rate): (&i128, f64)| {
+        // At most the number of reports.
+        let count = *sum as u64;
+        let sample = Sample::new(rate, level)?;
+        let found = known.entry((count, rate.to_bits()));
+        Ok(*found.or_insert_with(|| sample.count(count, collected.reports, shows)))
+    };
+    let found: Result<Vec<_>, Error> =
+        collected.sums.iter().zip(collected.rates(encoding)).map(&mut estimate).collect();
+    with_remainder(collected, encoding, found?)
+}
+
+/// The standard errors of a weighted sum of estimates whose errors are independent.
+pub(super) fn independent(weights: &[f64], estimates: &[Estimate]) -> Spread {
+    let root = |error: fn(&Estimate) -> f64| {
+        let each = weights.iter().zip(estimates).map(|(weight, found)| weight * error(found));
+        sqrt(each.map(|part| part * part).sum())
+    };
+    Spread { noise: root(|found| found.noise_error), total: root(|found| found.total_error) }
+}
+
+/// The standard errors of a weighted sum of estimates, where each report shows one message.
+///
+/// `weights` are those of the symbols, each divided by the rate of its holders, `shown` is what a
+/// message then adds to the weighted sum, `Y`, and `taken` are the `M`. Given who took part, `E Y` of a report is the
+/// weight `w` of its device, so the variance of all is the sum of all `E[Y^2] - w^2`; and with the
+/// coin of rate `q` the sum of `q E[Y^2] - q^2 w^2` over the population. The squares of what was
+/// shown estimate the first sum, and `M` the second, both without bias.
+pub(super) fn of_messages(
+    collected: &Collected<'_>,
+    shown: &[f64],
+    taken: impl Iterator<Item = f64>,
+    rates: impl Iterator<Item = f64>,
+    weights: &[f64],
+) -> Spread {
+    let squares = collected.sums.iter().zip(shown).map(|(sum, y)| *sum as f64 * y * y);
+    let squares: f64 = squares.sum();
+    let (mut held, mut sampled) = (0.0, 0.0);
+    for ((weight, taken), rate) in weights.iter().zip(taken).zip(rates) {
+        let part = weight * weight * taken;
+        held += part;
+        sampled += rate * part;
+    }
+    Spread { noise: sqrt((squares - held).max(0.0)), total: sqrt((squares - sampled).max(0.0)) }
+}
+
+/// The estimates, that of the default replaced by [`remainder`] where it is sent as no label.
+pub(super) fn with_remainder(
+    collected: &Collected<'_>,
+    encoding: Encoding,
+    mut estimates: Vec<Estimate>,
+) -> Result<Vec<Estimate>, Error> {
+    let default = collected.sampling.default.map(|symbol| symbol as usize);
+    if let (Encoding::Labels { .. }, Some(default)) = (encoding, default) {
+        let found = remainder(collected, default, &estimates)?;
+        estimates.splice(default..=default, [found]);
+    }
+    Ok(estimates)
+}
+
+/// How many devices hold no label, where each holds one or none.
+///
+/// With `n` of them and `n_v` holders of each label, `t_0` and `t_1` the probabilities with which
+/// they send something, dummies included, `m` reports are `t_0 n + t_1 sum n_v` in the mean. So
+/// `(m - t_1 sum M_v/q)/t_0` is unbiased for `n`. Times `t_0`, a device without a label adds a coin of
+/// variance `t_0 (1 - t_0)`, one with a label `1 - t_1/q` if it takes part and 1 for a dummy, in the
+/// mean nothing, and the noise is that of the sum of all `M_v`.
+fn remainder(
+    collected: &Collected<'_>,
+    default: usize,
+    estimates: &[Estimate],
+) -> Result<Estimate, Error> {
+    let rates = &collected.sampling;
+    let (q, none) = (rates.rate, rates.sending(rates.default_rate));
+    let weight = rates.sending(q);
+    let (mut others, mut noise) = (0.0, 0.0);
+    for (_, found) in estimates.iter().enumerate().filter(|(symbol, _)| *symbol != default) {
+        others += found.value;
+        noise += (weight * found.noise_error).powi(2);
+    }
+    let sample = Sample::new(none, collected.level)?;
+    let taken = collected.reports as f64 - weight * others;
+    let each = q * (1.0 - weight / q).powi(2) + (1.0 - q) * rates.dummy_rate;
+    let sampled = Variance { at_zero: noise + each * others.max(0.0), slope: 0.0 };
+    let total = sample.estimate(taken, sampled, 1.0);
+    let given = sample.estimate(taken, Variance { at_zero: noise, slope: 0.0 }, 0.0);
+    let Estimate { noise_error, noise_low, noise_high, .. } = given;
+    Ok(Estimate { noise_error, noise_low, noise_high, ..total })
 }

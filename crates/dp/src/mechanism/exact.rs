@@ -10,14 +10,10 @@
 
 use rand_core::CryptoRng;
 
-use super::estimate::{Sample, Variance, check_counts};
-use super::interval::Coins;
-use super::{Colluding, Encoding, Estimate, Method, Sampling, Value, Words};
-use crate::error::at_least_one;
+use super::estimate::{NO_NOISE, Sample, Shows, counted};
+use super::{Collected, Colluding, Encoding, Estimate, Method, Sampling, Value, Words};
 use crate::recipe::Law;
 use crate::{Error, Event};
-
-const NO_NOISE: Variance = Variance { at_zero: 0.0, slope: 0.0 };
 
 /// Exact values of one encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +34,7 @@ impl Method for Exact {
     }
 
     fn randomize(&self, value: Value, _rng: &mut dyn CryptoRng) -> Value {
-        value
+        value.of(self.encoding)
     }
 
     fn event(&self) -> Option<Event> {
@@ -57,30 +53,16 @@ impl Method for Exact {
         Ok(None)
     }
 
-    fn estimates(
-        &self,
-        sums: &[u128],
-        reports: u64,
-        rate: f64,
-        level: f64,
-    ) -> Result<Vec<Estimate>, Error> {
-        let max = match self.encoding {
-            Encoding::Bit => 1,
-            Encoding::Number { max } => at_least_one("max", max)?,
-            Encoding::OneHot { .. } => {
-                check_counts(sums, reports)?;
-                1
+    fn estimates(&self, collected: &Collected<'_>) -> Result<Vec<Estimate>, Error> {
+        collected.check_sums(self.encoding)?;
+        match self.encoding {
+            Encoding::Number { max } if max > 1 => {
+                let sample = Sample::new(collected.sampling.rate, collected.level)?;
+                let of = |sum: &i128| sample.estimate(*sum as f64, NO_NOISE, max as f64);
+                Ok(collected.sums.iter().map(of).collect())
             }
-        };
-        let sample = Sample::new(rate, level)?;
-        let estimate = |sum: &u128| match u64::try_from(*sum) {
-            Ok(count) if max == 1 => {
-                let coins = Coins { reports: reports.max(count), miss: 0.0, lie: 0.0 };
-                sample.count(count, coins, 1.0, NO_NOISE)
-            }
-            _ => sample.estimate(*sum as f64, NO_NOISE, max as f64),
-        };
-        Ok(sums.iter().map(estimate).collect())
+            encoding => counted(collected, encoding, Shows::TRUTH),
+        }
     }
 
     fn words(&self) -> Words {

@@ -9,12 +9,15 @@
 //!
 //! For the population, `x` is itself binomial: each of `n` holders takes part with probability `q`.
 //! The number of participants is taken as observed, as by the variance of the estimate.
+//!
+//! Noise of servers ([`Added`]) is a whole number `N` with a known law: `C = x + N`, and the same
+//! holds.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use crate::math::binomial;
 use crate::math::search::last_where;
+use crate::math::{binomial, exp};
 
 /// The mass that sums leave out on either side: far less than what is left of any level.
 const OUTSIDE: f64 = 1e-13;
@@ -46,20 +49,8 @@ impl Coins {
     /// The interval for the holders in the population, of whom each takes part with probability
     /// `rate`; it ends at about `about`.
     pub(super) fn in_population(&self, count: u64, rate: f64, tail: f64, about: f64) -> Holders {
-        let (at_most, below) = (RefCell::default(), RefCell::default());
-        let mixed = |n: u64, known: &RefCell<HashMap<u64, f64>>, f: &dyn Fn(u64) -> f64| -> f64 {
-            let (first, last) = binomial::bulk(n, rate, OUTSIDE);
-            let each = |j: u64| *known.borrow_mut().entry(j).or_insert_with(|| f(j));
-            // No more holders take part than there are reports.
-            let taking_part = (first..=last.min(self.reports)).zip(masses(n, rate, first, last));
-            taking_part.map(|(j, mass)| mass * each(j)).sum()
-        };
-        let at_most = |n: u64| mixed(n, &at_most, &|x| self.at_most(count, x));
-        let mut most = (2.0 * about) as u64 + 16;
-        while most < MOST && at_most(most) >= tail {
-            most *= 2;
-        }
-        interval(most, at_most, |n| mixed(n, &below, &|x| self.below(count, x)), tail)
+        let at_most = |x: u64| self.at_most(count, x);
+        in_population(self.reports, at_most, |x| self.below(count, x), (rate, tail), about)
     }
 
     /// `P(C < count)`.
@@ -84,6 +75,90 @@ impl Coins {
         }
         sum
     }
+}
+
+/// The sum of two independent draws of discrete Gaussian noise, one of each server.
+#[derive(Clone, Debug)]
+pub(super) struct Added {
+    /// `P(N <= n)`, from `n = -radius` on.
+    at_most: Vec<f64>,
+    radius: i128,
+}
+
+impl Added {
+    /// For small sigma.
+    pub(super) fn new(sigma: f64) -> Self {
+        let reach = (9.0 * sigma) as i64 + 2;
+        let weight = |n: i64| exp(-0.5 * (n as f64 / sigma) * (n as f64 / sigma));
+        let one: Vec<f64> = (-reach..=reach).map(weight).collect();
+        let total: f64 = one.iter().sum();
+        let mut masses = vec![0.0; 2 * one.len() - 1];
+        for (i, a) in one.iter().enumerate() {
+            for (j, b) in one.iter().enumerate() {
+                masses[i + j] += (a / total) * (b / total);
+            }
+        }
+        let mut sum = 0.0;
+        let at_most = masses.iter().map(|mass| {
+            sum += mass;
+            sum
+        });
+        Self { at_most: at_most.collect(), radius: i128::from(2 * reach) }
+    }
+
+    /// `P(N <= n)`.
+    fn at_most(&self, n: i128) -> f64 {
+        match usize::try_from(n.saturating_add(self.radius)) {
+            Ok(index) => self.at_most.get(index).copied().unwrap_or(1.0),
+            Err(_) => 0.0,
+        }
+    }
+
+    /// The smallest distance that `N` exceeds with at most `tail` on each side.
+    pub(super) fn distance(&self, tail: f64) -> f64 {
+        // The law is symmetric: P(N > n) = P(N < -n).
+        let beyond = |n: i128| self.at_most(-n - 1);
+        (0..self.radius).find(|n| beyond(*n) <= tail).unwrap_or(self.radius) as f64
+    }
+
+    /// The interval for the holders in the population, of whom each takes part with probability
+    /// `rate`, from the `count` with the noise, of so many reports.
+    pub(super) fn in_population(
+        &self,
+        (count, reports): (i128, u64),
+        rate: f64,
+        tail: f64,
+        about: f64,
+    ) -> Holders {
+        let at_most = |x: u64| self.at_most(count.saturating_sub(x.into()));
+        let below = |x: u64| self.at_most(count.saturating_sub(i128::from(x) + 1));
+        in_population(reports, at_most, below, (rate, tail), about)
+    }
+}
+
+/// The interval for the holders in the population, of whom each takes part with probability `rate`,
+/// from what may be counted if `x` of the reports are theirs.
+fn in_population(
+    reports: u64,
+    at_most: impl Fn(u64) -> f64,
+    below: impl Fn(u64) -> f64,
+    (rate, tail): (f64, f64),
+    about: f64,
+) -> Holders {
+    let known = [RefCell::default(), RefCell::default()];
+    let mixed = |n: u64, known: &RefCell<HashMap<u64, f64>>, f: &dyn Fn(u64) -> f64| -> f64 {
+        let (first, last) = binomial::bulk(n, rate, OUTSIDE);
+        let each = |j: u64| *known.borrow_mut().entry(j).or_insert_with(|| f(j));
+        // No more holders take part than there are reports.
+        let taking_part = (first..=last.min(reports)).zip(masses(n, rate, first, last));
+        taking_part.map(|(j, mass)| mass * each(j)).sum()
+    };
+    let at_most = |n: u64| mixed(n, &known[0], &at_most);
+    let mut most = (2.0 * about) as u64 + 16;
+    while most < MOST && at_most(most) >= tail {
+        most *= 2;
+    }
+    interval(most, at_most, |n| mixed(n, &known[1], &below), tail)
 }
 
 /// The `x` up to `most` that neither tail excludes: `at_most` and `below` fall with `x`.

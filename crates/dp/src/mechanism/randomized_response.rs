@@ -19,14 +19,11 @@
 //! The formulas of the estimator are in [`super::estimate`], the theorem by which a recipe is
 //! judged in [`crate::recipe`], and the one about colluding aggregators in [`super::collusion`].
 
-use std::collections::HashMap;
-
 use rand_core::CryptoRng;
 
 use super::collusion::colluding;
-use super::estimate::{Sample, Variance, check_counts};
-use super::interval::Coins;
-use super::{Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
+use super::estimate::{Shows, Spread, counted, of_messages};
+use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
 use crate::error::{at_least_one, in_range};
 use crate::math::{down, exp, up};
 use crate::number::up_short;
@@ -107,13 +104,8 @@ impl Method for RandomizedResponse {
     }
 
     fn randomize(&self, value: Value, rng: &mut dyn CryptoRng) -> Value {
-        let symbol = match value {
-            Value::OneHot(symbol) => symbol,
-            // Whatever a caller passes, only a randomized symbol leaves.
-            Value::Bit(bit) => u32::from(bit),
-            Value::Number(number) => u32::try_from(number).unwrap_or(u32::MAX),
-        };
-        Value::OneHot(self.respond(symbol, rng))
+        // Whatever a caller passes, only a randomized symbol leaves.
+        Value::OneHot(self.respond(value.symbol(self.symbols), rng))
     }
 
     fn event(&self) -> Option<Event> {
@@ -133,31 +125,21 @@ impl Method for RandomizedResponse {
         colluding(sampling, delta, Randomizer::Response { epsilon0, k }).map(Some)
     }
 
-    fn estimates(
-        &self,
-        sums: &[u128],
-        reports: u64,
-        rate: f64,
-        level: f64,
-    ) -> Result<Vec<Estimate>, Error> {
-        let holds = sums.len() as u64 == u64::from(self.symbols);
-        in_range("the number of counts", sums.len() as f64, holds, "the number of symbols")?;
-        check_counts(sums, reports)?;
-        let sample = Sample::new(rate, level)?;
-        let chances = Chances::new(self.threshold, self.symbols);
-        let expected = reports as f64 * chances.other;
-        let noise = Variance {
-            at_zero: expected * (1.0 - chances.other) / (chances.gap * chances.gap),
-            slope: chances.neither / chances.gap,
-        };
-        let coins = Coins { reports, miss: chances.neither + chances.other, lie: chances.other };
-        // Symbols with the same count have the same estimate.
-        let mut known = HashMap::new();
-        let mut estimate = |count: u64| {
-            *known.entry(count).or_insert_with(|| sample.count(count, coins, chances.gap, noise))
-        };
-        // The counts add up to the number of reports.
-        Ok(sums.iter().map(|sum| estimate(*sum as u64)).collect())
+    fn estimates(&self, collected: &Collected<'_>) -> Result<Vec<Estimate>, Error> {
+        collected.check_sums(self.encoding())?;
+        counted(collected, self.encoding(), shows(self.threshold, self.symbols))
+    }
+
+    fn spread(&self, weights: &[f64], collected: &Collected<'_>) -> Result<Spread, Error> {
+        collected.check_sums(self.encoding())?;
+        let rates = || collected.rates(self.encoding());
+        let weights: Vec<f64> = weights.iter().zip(rates()).map(|(w, rate)| w / rate).collect();
+        let shows = shows(self.threshold, self.symbols);
+        let expected = shows.lie * weights.iter().sum::<f64>();
+        let shown: Vec<f64> =
+            weights.iter().map(|weight| (weight - expected) / shows.gap).collect();
+        let taken = collected.sums.iter().map(|sum| shows.taken(*sum as f64, collected.reports));
+        Ok(of_messages(collected, &shown, taken, rates(), &weights))
     }
 
     fn keep_probability(&self) -> Option<f64> {
@@ -188,26 +170,16 @@ impl Method for RandomizedResponse {
 }
 
 /// The probabilities of a report, each computed from integers: none loses digits to a subtraction.
-struct Chances {
-    /// `s`: the probability of one given other symbol.
-    other: f64,
-    /// `d = p - s`.
-    gap: f64,
-    /// `1 - p - s`.
-    neither: f64,
-}
-
-impl Chances {
-    fn new(threshold: u64, symbols: u32) -> Self {
-        let (one, k) = (u128::from(ONE), u128::from(symbols));
-        let (keep, lose) = (u128::from(threshold), u128::from(ONE - threshold));
-        let scale = ONE as f64 * f64::from(symbols - 1);
-        Self {
-            other: lose as f64 / scale,
-            // p - s = (T (k - 1) - (2^63 - T))/(2^63 (k - 1)); T is above 2^63/k.
-            gap: (keep * k).saturating_sub(one) as f64 / scale,
-            neither: (lose * (k - 2)) as f64 / scale,
-        }
+fn shows(threshold: u64, symbols: u32) -> Shows {
+    let (one, k) = (u128::from(ONE), u128::from(symbols));
+    let (keep, lose) = (u128::from(threshold), u128::from(ONE - threshold));
+    let scale = ONE as f64 * f64::from(symbols - 1);
+    Shows {
+        miss: lose as f64 / ONE as f64,
+        lie: lose as f64 / scale,
+        // p - s = (T (k - 1) - (2^63 - T))/(2^63 (k - 1)); T is above 2^63/k.
+        gap: (keep * k).saturating_sub(one) as f64 / scale,
+        neither: (lose * (k - 2)) as f64 / scale,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Law, SILENT, Terms, best, most_silent};
 use crate::math::search::crossing;
 use crate::math::{down, ln, log1p, up};
+use crate::mechanism::rappor::HEAVY;
 use crate::shuffle::{self, Crowd, Randomizer};
 use crate::{Adjacency, Error, Event, Shape};
 
@@ -11,6 +12,7 @@ const REFINED: u32 = 7;
 
 /// A local randomizer, and whether only the sum of its reports is seen. (A sum of one-hot reports is
 /// their histogram.)
+#[derive(Clone)]
 pub(super) struct Local {
     event: Event,
     randomizer: Randomizer,
@@ -38,6 +40,21 @@ impl Local {
 
     /// The epsilon of all rounds, for every population.
     pub(super) fn judged(&self, terms: &Terms, delta: f64) -> Result<f64, Error> {
+        if !self.summed {
+            return self.of_rounds(terms, delta);
+        }
+        // Reports that are too heavy are replaced, which the law of the sum does not allow for.
+        let reports = terms.honest_batch() as f64 * terms.rounds as f64;
+        let left = down(delta - reports * HEAVY, 1e-15);
+        if left > 0.5 * delta {
+            return self.of_rounds(terms, left);
+        }
+        // That of the single reports does.
+        Self { summed: false, ..self.clone() }.of_rounds(terms, delta)
+    }
+
+    /// The same, where reports are as the law says.
+    fn of_rounds(&self, terms: &Terms, delta: f64) -> Result<f64, Error> {
         let Terms { rate, rounds, .. } = *terms;
         let one = rounds == 1;
         if rate <= 0.0 || (one && rate <= delta) {
@@ -166,6 +183,28 @@ pub(super) fn largest_rate(q: f64, crowd: u64, improbable: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delta_below_that_of_heavy_reports_is_that_of_single_reports() {
+        let terms = Terms {
+            law: Law::Rappor { epsilon0: 4.0, k: 100 },
+            rate: 0.02,
+            dummy_rate: 0.0,
+            min_batch: 10_000,
+            rounds: 1,
+        };
+        let summed = Local::of(terms.law).unwrap();
+        let single = Local { summed: false, ..summed.clone() };
+        // 5,000 reports, each heavy with probability 2^-80: 4e-21.
+        for (delta, is_summed) in [(1e-9, true), (1e-20, true), (6e-21, false), (1e-30, false)] {
+            let found = summed.judged(&terms, delta).unwrap();
+            let (sum, each) =
+                [&summed, &single].map(|law| law.of_rounds(&terms, delta).unwrap()).into();
+            assert!(sum < each, "{delta}");
+            assert_eq!(found == each, !is_summed, "{delta}: {found} {sum} {each}");
+            assert!(found >= sum, "{delta}: {found} {sum}");
+        }
+    }
 
     #[test]
     fn the_largest_rate_is_above_the_rate_and_falls_with_the_crowd() {

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use super::*;
 
 /// Randomness that takes every path in turn.
-struct Tape {
+pub(crate) struct Tape {
     /// For each draw so far: the branch taken, the number of branches, and the probability of the
     /// path up to and including it.
     path: Vec<(u64, u64, f64)>,
@@ -59,7 +59,7 @@ impl Draws for Tape {
 }
 
 /// The probability of each value over all paths that are not given up, and what is missing from 1.
-fn law(cut: f64, sample: impl Fn(&mut Tape) -> i64) -> (BTreeMap<i64, f64>, f64) {
+pub(crate) fn law(cut: f64, sample: impl Fn(&mut Tape) -> i64) -> (BTreeMap<i64, f64>, f64) {
     let mut tape = Tape { path: Vec::new(), position: 0, cut };
     let mut found = BTreeMap::new();
     loop {

@@ -2,16 +2,33 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use sotto_dp::Error;
 use sotto_dp::mechanism::exact::Exact;
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
-use sotto_dp::mechanism::{Encoding, Estimate, Method};
+use sotto_dp::mechanism::{Collected, Encoding, Estimate, Method, Rates};
 
 const COLLECTIONS: u32 = 2_500;
 const LEVEL: f64 = 0.95;
-const SYMBOLS: Exact = Exact::of(Encoding::OneHot { length: 3 });
 
 /// Five standard deviations of a frequency of 0.95 in 2,500 trials: a false alarm in 1.7 million.
 const SLACK: f64 = 0.0218;
+
+/// Exact values.
+fn exact(length: u32) -> Exact {
+    Exact::of(Encoding::OneHot { length })
+}
+
+/// Estimates where every device takes part with probability `rate`.
+fn estimates(
+    method: &dyn Method,
+    sums: &[u128],
+    reports: u64,
+    rate: f64,
+    level: f64,
+) -> Result<Vec<Estimate>, Error> {
+    let sums: Vec<i128> = sums.iter().map(|sum| *sum as i128).collect();
+    method.estimates(&Collected { sums: &sums, reports, sampling: Rates::all(rate), level })
+}
 
 /// One collection: of the devices that hold each symbol, how many take part, and what is counted.
 fn collect(
@@ -74,8 +91,10 @@ fn run(
         let (taking_part, counts) = collect(population, rate, response, &mut rng);
         let reports = counts.iter().sum::<u128>() as u64;
         let found = match response {
-            Some(response) => response.estimates(&counts, reports, rate, LEVEL).unwrap(),
-            None => SYMBOLS.estimates(&counts, reports, rate, LEVEL).unwrap(),
+            Some(response) => estimates(response, &counts, reports, rate, LEVEL).unwrap(),
+            None => {
+                estimates(&exact(population.len() as u32), &counts, reports, rate, LEVEL).unwrap()
+            }
         };
         for (symbol, record) in records.iter_mut().enumerate() {
             let truth = f64::from(population[symbol]);
@@ -164,7 +183,7 @@ fn by_hand() {
     let close = |found: f64, expected: f64| {
         assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{found}, {expected}");
     };
-    let found = SYMBOLS.estimates(&[0, 30], 30, 0.25, LEVEL).unwrap();
+    let found = estimates(&exact(2), &[0, 30], 30, 0.25, LEVEL).unwrap();
     // None of 12 holders takes part with probability 0.75^12 = 0.032, of 13 with 0.024.
     assert_eq!((found[0].total_low, found[0].total_high), (0.0, 12.0));
     close(found[1].value, 120.0);
@@ -174,7 +193,7 @@ fn by_hand() {
     // k = 2: p = e/(1 + e), d = p - s = tanh(1/2), and the noise has the variance m p s/d^2
     // whatever the truth is.
     let response = RandomizedResponse::new(1_000_000, 2).unwrap();
-    let found = response.estimates(&[7_000, 3_000], 10_000, 0.5, LEVEL).unwrap();
+    let found = estimates(&response, &[7_000, 3_000], 10_000, 0.5, LEVEL).unwrap();
     let (keep, gap) = (1.0 / (1.0 + (-1.0_f64).exp()), 0.5_f64.tanh());
     let taken = (7_000.0 - 10_000.0 * (1.0 - keep)) / gap;
     let noise = (10_000.0 * keep * (1.0 - keep)).sqrt() / gap;
@@ -235,7 +254,7 @@ fn intervals_of_few_events_hold() {
                 for (count, mass) in law {
                     let mut counts = vec![0_u128; symbols as usize];
                     (counts[0], counts[1]) = (count.into(), (reports - count).into());
-                    let found = response.estimates(&counts, reports, 1.0, LEVEL).unwrap()[0];
+                    let found = estimates(&response, &counts, reports, 1.0, LEVEL).unwrap()[0];
                     let truth = holders as f64;
                     let holds = found.noise_low <= truth && truth <= found.noise_high;
                     assert!(found.noise_low <= found.value && found.value <= found.noise_high);
@@ -264,7 +283,7 @@ fn intervals_of_few_participants_hold() {
             for (count, mass) in likely(holders as u64, rate) {
                 let reports = count + 50;
                 let counts = [u128::from(count), 50];
-                let found = SYMBOLS.estimates(&counts, reports, rate, LEVEL).unwrap()[0];
+                let found = estimates(&exact(2), &counts, reports, rate, LEVEL).unwrap()[0];
                 let holds = found.total_low <= holders && holders <= found.total_high;
                 held += if holds { mass } else { 0.0 };
             }
@@ -304,7 +323,7 @@ fn intervals_of_few_lies_among_few_participants_hold() {
         for ((count, reports), mass) in law.into_iter().filter(|(_, mass)| *mass > 1e-3 * total) {
             let mut counts = vec![0_u128; symbols as usize];
             (counts[0], counts[1]) = (count.into(), (reports - count).into());
-            let found = response.estimates(&counts, reports, rate, LEVEL).unwrap()[0];
+            let found = estimates(&response, &counts, reports, rate, LEVEL).unwrap()[0];
             let truth = holders as f64;
             all += mass;
             held += if found.total_low <= truth && truth <= found.total_high { mass } else { 0.0 };
@@ -319,7 +338,7 @@ fn intervals_of_few_lies_among_few_participants_hold() {
 #[test]
 fn sums() {
     let tens = Exact::of(Encoding::Number { max: 10 });
-    let found = tens.estimates(&[1_000], 100, 0.2, LEVEL).unwrap()[0];
+    let found = estimates(&tens, &[1_000], 100, 0.2, LEVEL).unwrap()[0];
     assert_eq!((found.value, found.noise_error), (5_000.0, 0.0));
     assert!((found.total_error - (1_000.0_f64 * 10.0 * 0.8).sqrt() / 0.2).abs() < 1e-9);
     assert!(found.total_low < 5_000.0 && 5_000.0 < found.total_high);
@@ -330,20 +349,20 @@ fn what_makes_no_sense_is_refused() {
     let response = RandomizedResponse::new(1_000_000, 3).unwrap();
     let bad = [f64::NAN, f64::INFINITY, -0.1, 0.0];
     for rate in bad.into_iter().chain([1.1]) {
-        assert!(response.estimates(&[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
-        assert!(SYMBOLS.estimates(&[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
+        assert!(estimates(&response, &[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
+        assert!(estimates(&exact(3), &[1, 2, 3], 6, rate, LEVEL).is_err(), "{rate}");
         let bits = Exact::of(Encoding::Bit);
-        assert!(bits.estimates(&[6], 6, rate, LEVEL).is_err(), "{rate}");
+        assert!(estimates(&bits, &[6], 6, rate, LEVEL).is_err(), "{rate}");
     }
     for level in bad.into_iter().chain([1.0]) {
-        assert!(response.estimates(&[1, 2, 3], 6, 0.5, level).is_err(), "{level}");
+        assert!(estimates(&response, &[1, 2, 3], 6, 0.5, level).is_err(), "{level}");
     }
-    assert!(response.estimates(&[1, 2], 3, 0.5, LEVEL).is_err());
-    assert!(response.estimates(&[1, 2, 3], 7, 0.5, LEVEL).is_err());
-    assert!(response.estimates(&[u64::MAX.into(), 2, 0], 1, 0.5, LEVEL).is_err());
-    assert!(SYMBOLS.estimates(&[], 0, 0.5, LEVEL).is_err());
+    assert!(estimates(&response, &[1, 2], 3, 0.5, LEVEL).is_err());
+    assert!(estimates(&response, &[1, 2, 3], 7, 0.5, LEVEL).is_err());
+    assert!(estimates(&response, &[u64::MAX.into(), 2, 0], 1, 0.5, LEVEL).is_err());
+    assert!(estimates(&exact(3), &[], 0, 0.5, LEVEL).is_err());
     let nothing = Exact::of(Encoding::Number { max: 0 });
-    assert!(nothing.estimates(&[6], 6, 0.5, LEVEL).is_err());
+    assert!(estimates(&nothing, &[6], 6, 0.5, LEVEL).is_err());
 }
 
 /// Whatever the parameters and counts are, the answer is a number and lies in its intervals.
@@ -358,7 +377,7 @@ fn no_parameters_break_it() {
                     (0..symbols).map(|_| u128::from(rng.next_u64() % scale)).collect();
                 for rate in [1e-9, 0.02, 1.0] {
                     let reports = counts.iter().sum::<u128>() as u64;
-                    for found in response.estimates(&counts, reports, rate, LEVEL).unwrap() {
+                    for found in estimates(&response, &counts, reports, rate, LEVEL).unwrap() {
                         assert!(found.value.is_finite() && found.total_error.is_finite());
                         assert!(found.noise_low <= found.value && found.value <= found.noise_high);
                         assert!(found.total_low <= found.value && found.value <= found.total_high);

@@ -6,8 +6,11 @@ use std::convert::Infallible;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng, TryCryptoRng, TryRng};
 use sotto_dp::Event;
-use sotto_dp::mechanism::Method;
+use sotto_dp::mechanism::projective_geometry::ProjectiveGeometry;
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
+use sotto_dp::mechanism::rappor::Rappor;
+use sotto_dp::mechanism::{Method, Sampling};
+use sotto_dp::recipe::Law;
 
 const ONE: u64 = 1 << 63;
 
@@ -34,8 +37,17 @@ fn times(a: u128, b: u128) -> (u128, u128) {
 /// An upper bound of `e^-x` in fixed point, for `x` in millionths below 2^27. Sharp to about
 /// 2^-100.
 fn exp_minus_upper(micro: u64) -> u128 {
-    // y <= x/256 < 1, then e^-y from its series and eight squarings, always rounding up.
-    let y = (1_u128 << FIXED) / 256_000_000 * u128::from(micro);
+    exp_of_256_upper((1_u128 << FIXED) / 256_000_000 * u128::from(micro))
+}
+
+/// The same for `num/2^50` below 1.
+fn exp_minus_upper_binary(num: u64) -> u128 {
+    exp_of_256_upper(u128::from(num) << (FIXED - 50 - 8))
+}
+
+/// An upper bound of `e^-256y`, for `y` in fixed point below 1.
+fn exp_of_256_upper(y: u128) -> u128 {
+    // e^-y from its series and eight squarings, always rounding up.
     let (mut low, mut high) = (1_u128 << FIXED, 1_u128 << FIXED);
     let mut sum = 1_u128 << FIXED;
     for n in 1..=40_u128 {
@@ -88,6 +100,53 @@ fn the_local_epsilon_is_at_most_the_one_asked_for() {
     }
 }
 
+/// Many epsilons, small and large.
+fn epsilons() -> impl Iterator<Item = u64> {
+    let few = [1, 2, 3, 10, 999, 1_000, 123_457, 500_000, 693_147, 693_148, 1_000_000];
+    few.into_iter().chain((1..30_000_000).step_by(123_457))
+}
+
+/// RAPPOR's ratio `(1 - p)/p` is at most `e^epsilon0`: `e^-x (1 + e^-epsilon0) <= 1`, in whole
+/// numbers. And it is not far below.
+#[test]
+fn flips_keep_the_local_epsilon() {
+    for micro in epsilons() {
+        let rappor = Rappor::new(micro, 10, 1).unwrap();
+        assert_eq!(rappor.flips().den(), 1 << 50);
+        let kept = exp_minus_upper_binary(rappor.flips().num());
+        let both = kept + times(kept, exp_minus_upper(micro)).1;
+        assert!(both <= 1 << FIXED, "{micro}");
+        let p = rappor.flip_probability();
+        let lost = micro as f64 / 1e6 - ((1.0 - p) / p).ln();
+        // One step of the numerator is worth 2^-50/p.
+        let most = 1e-12 + 2e-15 / p;
+        assert!((-1e-9..most).contains(&lost), "{micro}: {lost} lost");
+    }
+}
+
+/// Projective geometry: against the uniform law no message is more than `e^epsilon0` times, or less
+/// than `e^-epsilon0` times, as likely. In whole numbers.
+#[test]
+fn messages_keep_the_local_epsilon() {
+    for symbols in [2, 10, 100, 1_000, 5_000] {
+        for micro in epsilons().step_by(4) {
+            let response = ProjectiveGeometry::new(micro, symbols).unwrap();
+            let all = u128::from(response.messages());
+            let own = u128::from(response.incidences().0);
+            let (one, hit) = (u128::from(ONE), u128::from(response.hit_threshold()));
+            let less = exp_minus_upper(micro);
+            let at = format!("epsilon {micro}e-6, {symbols} symbols");
+            assert!(wide(hit * all, less) <= wide(own * one, 1 << FIXED), "{at}");
+            assert!(wide(one * (all - own), less) <= wide((one - hit) * all, 1 << FIXED), "{at}");
+            assert!(hit * all >= one * own, "{at}: less likely than by the uniform law");
+            let replaced = response.local_epsilon().unwrap();
+            let ratio = (hit as f64 / own as f64) / ((one - hit) as f64 / (all - own) as f64);
+            assert!(ratio.ln() <= replaced, "{at}");
+            assert!(ratio.ln() > replaced - 1e-6, "{at}: {} against {replaced}", ratio.ln());
+        }
+    }
+}
+
 #[test]
 fn a_huge_epsilon_leaves_one_chance_in_two_to_the_63() {
     for micro in [80_000_000, 1_000_000_000, u64::MAX] {
@@ -111,6 +170,34 @@ fn the_event_has_no_less_epsilon() {
         panic!("another event");
     };
     assert!((4.100003..4.100003 + 1e-14).contains(&epsilon0) && k == 100);
+}
+
+/// One label or a point has a law of its own; several labels are any randomizer of their epsilon.
+#[test]
+fn laws_and_epsilons_are_those_of_the_notion() {
+    let one = Rappor::new(1_500_000, 20, 1).unwrap();
+    let Law::Rappor { epsilon0, k: 20 } = one.law() else { panic!("{:?}", one.law()) };
+    assert_eq!(one.event(), Some(Event::Rappor { epsilon0, k: 20 }));
+    assert!((1.5..1.5 + 1e-12).contains(&epsilon0));
+    let several = Rappor::new(1_500_000, 20, 3).unwrap();
+    let Law::RandomizedResponse { epsilon0, k: 2 } = several.law() else {
+        panic!("{:?}", several.law())
+    };
+    assert_eq!((several.local_epsilon(), epsilon0 >= 9.0), (Some(epsilon0), true));
+    let points = ProjectiveGeometry::new(1_500_000, 20).unwrap();
+    let (order, dimension) = points.geometry();
+    let law = points.law();
+    let holds = matches!(law, Law::ProjectiveGeometry { order: q, dimension: t, .. } if (q, t) == (order, dimension));
+    assert!(holds, "{law:?}");
+    // Both aggregators collude: a crowd helps, and several labels are no better than one.
+    let sampling = Sampling { population: 100_000, rate_low: 0.5, rate_high: 0.5 };
+    let colluding = |method: &dyn Method| {
+        let found = method.colluding(&sampling, 1e-9).unwrap().unwrap();
+        assert!(found.epsilon <= method.local_epsilon().unwrap());
+        found.epsilon
+    };
+    assert!(colluding(&one) < 0.5 * 3.0 && colluding(&points) < 0.5 * 3.0);
+    assert!(colluding(&several) >= colluding(&one));
 }
 
 /// Chi-square over the reported symbols, at a false-alarm rate of 1e-6 for each of 13 tests.

@@ -42,6 +42,7 @@ pub fn derive_vdaf(mechanism: &Mechanism) -> VdafConfig {
         Encoding::Bit => VdafConfig::count(),
         Encoding::Number { max } => VdafConfig::sum(max),
         Encoding::OneHot { length } => VdafConfig::histogram(length),
+        Encoding::Labels { length, most } => VdafConfig::multihot_count_vec(length, most.into()),
     }
 }
 
@@ -65,10 +66,17 @@ pub(super) fn stated(vdaf: &VdafConfig) -> RecipeVdaf {
 }
 
 /// A value as its VDAF takes it.
-pub(super) fn measurement(value: Value) -> Measurement {
+pub(super) fn measurement(mechanism: &Mechanism, value: Value) -> Measurement {
     match value {
         Value::Bit(bit) => Measurement::Count(bit),
         Value::Number(number) => Measurement::Sum(number),
         Value::OneHot(symbol) => Measurement::Histogram(symbol),
+        Value::Labels(labels) => {
+            let mut bits = vec![false; mechanism.encoding().numbers() as usize];
+            for label in labels {
+                bits.get_mut(label as usize).into_iter().for_each(|bit| *bit = true);
+            }
+            Measurement::MultihotCountVec(bits)
+        }
     }
 }
