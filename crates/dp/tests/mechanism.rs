@@ -3,6 +3,8 @@
 //! Statistical tests have fixed seeds: they pass or fail for good. The false-alarm rates say how
 //! improbable it was that a right mechanism would fail when the seed was chosen.
 
+mod answers;
+mod audit;
 mod coverage;
 mod errors;
 mod estimates;
