@@ -3,7 +3,7 @@
 //! Then a report is not seen as a whole, so it cannot be recognized by the bit of another symbol,
 //! and the crowd hides far better than in a shuffle. Given the inputs, the columns of the sum are
 //! independent. Under two values `x` and `x'` of the device all columns but these two have the same
-//! law. Column `x` is `P1` against `P0` of [`binary`](super::binary), column `x'` is `P0` against
+//! law. Column `x` is `P1` against `P0` of [`binary`], column `x'` is `P0` against
 //! `P1`, each with its own crowd. So two independent losses of the worst pair there bound both, for
 //! all inputs of the others; and if all others hold `x`, both columns have their worst crowd.
 //!
