@@ -52,7 +52,8 @@ macro_rules! mechanisms {
         }
 
         impl Mechanism {
-            /// All kinds, as the field `randomizer.kind` of a recipe spells them.
+            /// All kinds, as a recipe spells them: `server_gaussian` in `noise.kind`, all others in
+            /// `randomizer.kind`.
             pub const KINDS: &[&str] = &[$($kind),+];
 
             /// The kind, one of [`Self::KINDS`].

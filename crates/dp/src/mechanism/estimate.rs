@@ -223,19 +223,24 @@ pub(super) fn counted(
     encoding: Encoding,
     shows: Shows,
 ) -> Result<Vec<Estimate>, Error> {
-    let level = collected.level;
-    Sample::new(collected.sampling.rate, level)?;
+    // A count is at most the number of reports.
+    each(collected, encoding, |sample, sum| sample.count(sum as u64, collected.reports, shows))
+}
+
+/// The estimates from each of the sums.
+pub(super) fn each(
+    collected: &Collected<'_>,
+    encoding: Encoding,
+    estimate: impl Fn(Sample, i128) -> Estimate,
+) -> Result<Vec<Estimate>, Error> {
     // Symbols with the same count have the same estimate.
     let mut known = HashMap::new();
-    let mut estimate = |(sum, rate): (&i128, f64)| {
-        // At most the number of reports.
-        let count = *sum as u64;
-        let sample = Sample::new(rate, level)?;
-        let found = known.entry((count, rate.to_bits()));
-        Ok(*found.or_insert_with(|| sample.count(count, collected.reports, shows)))
+    let of = |(sum, rate): (&i128, f64)| {
+        let sample = Sample::new(rate, collected.level)?;
+        Ok(*known.entry((*sum, rate.to_bits())).or_insert_with(|| estimate(sample, *sum)))
     };
     let found: Result<Vec<_>, Error> =
-        collected.sums.iter().zip(collected.rates(encoding)).map(&mut estimate).collect();
+        collected.sums.iter().zip(collected.rates(encoding)).map(of).collect();
     with_remainder(collected, encoding, found?)
 }
 
@@ -274,7 +279,7 @@ pub(super) fn of_messages(
 }
 
 /// The estimates, that of the default replaced by [`remainder`] where it is sent as no label.
-pub(super) fn with_remainder(
+fn with_remainder(
     collected: &Collected<'_>,
     encoding: Encoding,
     mut estimates: Vec<Estimate>,

@@ -10,7 +10,7 @@
 
 use rand_core::CryptoRng;
 
-use super::estimate::{NO_NOISE, Sample, Shows, counted};
+use super::estimate::{NO_NOISE, Sample, Shows, counted, each};
 use super::{Collected, Colluding, Encoding, Estimate, Method, Sampling, Value, Words};
 use crate::recipe::Law;
 use crate::{Error, Event};
@@ -57,9 +57,8 @@ impl Method for Exact {
         collected.check_sums(self.encoding)?;
         match self.encoding {
             Encoding::Number { max } if max > 1 => {
-                let sample = Sample::new(collected.sampling.rate, collected.level)?;
-                let of = |sum: &i128| sample.estimate(*sum as f64, NO_NOISE, max as f64);
-                Ok(collected.sums.iter().map(of).collect())
+                let of = |sample: Sample, sum| sample.estimate(sum as f64, NO_NOISE, max as f64);
+                each(collected, self.encoding, of)
             }
             encoding => counted(collected, encoding, Shows::TRUTH),
         }

@@ -14,7 +14,7 @@
 
 use rand_core::CryptoRng;
 
-use super::estimate::{FEW, Sample, Variance, holding, with_remainder};
+use super::estimate::{FEW, Variance, each, holding};
 use super::interval::Added;
 use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
 use crate::error::in_range;
@@ -104,27 +104,23 @@ impl Method for ServerNoise {
         let noise = Variance { at_zero: variance, slope: 0.0 };
         let unit = if let Encoding::Number { max } = self.encoding { max } else { 1 };
         let law = (variance < FEW).then(|| Added::new(self.sigma()));
-        let estimate = |(sum, rate): (&i128, f64)| {
-            let sample = Sample::new(rate, collected.level)?;
-            let mut found = sample.estimate(*sum as f64, noise, unit as f64);
-            let Some(law) = &law else { return Ok(found) };
+        each(collected, self.encoding, |sample, sum| {
+            let (taken, rate) = (sum as f64, sample.rate);
+            let mut found = sample.estimate(taken, noise, unit as f64);
+            let Some(law) = &law else { return found };
             let far = law.distance(sample.tail);
-            let ends = (*sum as f64 - far, *sum as f64 + far);
-            (found.noise_low, found.noise_high) = (ends.0 / rate, ends.1 / rate);
+            (found.noise_low, found.noise_high) = ((taken - far) / rate, (taken + far) / rate);
             // The variance of the sum at the high end of the interval.
             let high = variance + (1.0 - rate) * rate * found.total_high.max(0.0);
             if rate == 1.0 {
                 (found.total_low, found.total_high) = (found.noise_low, found.noise_high);
             } else if unit == 1 && high < FEW {
-                let seen = (*sum, collected.reports);
+                let seen = (sum, collected.reports);
                 let all = law.in_population(seen, rate, sample.tail, found.total_high.max(0.0));
                 (found.total_low, found.total_high) = holding(found.value, all, 1.0);
             }
-            Ok(found)
-        };
-        let found: Result<Vec<_>, Error> =
-            collected.sums.iter().zip(collected.rates(self.encoding)).map(estimate).collect();
-        with_remainder(collected, self.encoding, found?)
+            found
+        })
     }
 
     fn words(&self) -> Words {
