@@ -253,7 +253,7 @@ pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     let author = draft.author.clone().map_or_else(stand_in, Ok)?;
     let vdaf = match draft.vdaf {
         Some(vdaf) => vdaf,
-        None => recipe_vdaf(&draft.query, &draft.randomizer)?,
+        None => recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?,
     };
     let expires = draft.when.closes;
     // Has the form of a key, but is not usable as one.

@@ -12,14 +12,15 @@
 mod compare;
 mod json;
 mod row;
+mod statistics;
 mod svg;
 mod table;
 
 use serde::{Deserialize, Serialize};
 use sotto_dp::Error;
-use sotto_dp::mechanism::onto_simplex;
+use sotto_dp::mechanism::{Collected as Batch, onto_simplex};
 use sotto_protocol::Task;
-use sotto_protocol::recipe::{estimates, mechanism};
+use sotto_protocol::recipe::{mechanism, rates};
 use sotto_vdaf::AggregateResult;
 use sotto_wire::recipe::{Adjacency, Privacy, Query};
 use sotto_wire::{BatchMode, EntryId, KeyName, ListedInterval, Recipe, TaskId};
@@ -229,9 +230,11 @@ impl Meaning {
     fn new(recipe: &Recipe, index: Option<u64>, collected: &Collected) -> Result<Self, Error> {
         let collection = &collected.collection;
         let sums = collection.result.as_slice();
-        let found = estimates(recipe, sums, collection.report_count, LEVEL)?;
-        let rows = found.iter().enumerate();
+        let reports = collection.report_count;
+        let batch = Batch { sums, reports, sampling: rates(recipe), level: LEVEL };
         let mechanism = mechanism(recipe)?;
+        let found = mechanism.estimates(&batch)?;
+        let rows = found.iter().enumerate();
         let parameters = mechanism.words().parameters;
         let (epsilon, delta, adjacency) = match &recipe.privacy {
             Privacy::Claim { epsilon_micro, delta, adjacency, .. } => {
@@ -255,8 +258,8 @@ impl Meaning {
             population: recipe.who.population,
             min_batch: recipe.aggregation.min_batch,
             rate: recipe.sampling.rate.to_f64(),
-            default_rate: None,
-            dummy_rate: None,
+            default_rate: recipe.sampling.default_rate.map(|rate| rate.to_f64()),
+            dummy_rate: Some(recipe.sampling.dummy_rate.to_f64()).filter(|rate| *rate > 0.0),
             cover: recipe.sampling.cover.to_f64(),
             mechanism: mechanism.kind().to_owned(),
             parameters: parameters
@@ -268,7 +271,7 @@ impl Meaning {
             adjacency,
             level: LEVEL,
             buckets: rows.map(|(at, one)| Row::estimated(label(&recipe.query, at), one)).collect(),
-            statistics: Vec::new(),
+            statistics: statistics::of(&recipe.query, &mechanism, &batch)?,
         })
     }
 
@@ -285,18 +288,22 @@ fn kind(query: &Query) -> Kind {
     match query {
         Query::Count { .. } => Kind::Count,
         Query::Sum { .. } => Kind::Sum,
+        Query::Mean { .. } => Kind::Mean,
         Query::Histogram { .. } => Kind::Histogram,
+        Query::Quantiles { .. } => Kind::Quantiles,
+        Query::MultiHistogram { .. } => Kind::MultiHistogram,
+        Query::SparseHistogram { .. } => Kind::SparseHistogram,
     }
 }
 
 fn label(query: &Query, index: usize) -> String {
     match query {
-        Query::Histogram { labels: Some(labels), .. } => {
-            labels.get(index).cloned().unwrap_or_else(|| index.to_string())
-        }
-        Query::Histogram { .. } => index.to_string(),
         Query::Count { .. } => "count".to_owned(),
-        Query::Sum { .. } => "sum".to_owned(),
+        Query::Sum { .. } | Query::Mean { .. } => "sum".to_owned(),
+        _ => {
+            let bucket = u32::try_from(index).ok().and_then(|bucket| query.bucket_name(bucket));
+            bucket.unwrap_or_else(|| index.to_string())
+        }
     }
 }
 

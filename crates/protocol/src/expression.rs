@@ -2,15 +2,16 @@
 //!
 //! Literals of type bool, int and string; declared attributes; `==` and `!=` between values of the
 //! same type, `<`, `<=`, `>`, `>=` between ints or strings; `&&`, `||`, `!`; `+`, `-`, `*`, `/`,
-//! `%` and unary minus on ints; `in` a list of literals of one type; `c ? a : b`. Comments are
-//! skipped. Calls, macros, field selection, maps, floating point and the rest of CEL are rejected
-//! on the syntax tree, with the construct and its position.
+//! `%` and unary minus on ints; `in` a list of literals of one type, or an attribute that is a list
+//! of strings; `c ? a : b`; a list of ints and strings as the result. Comments are skipped. Calls,
+//! macros, field selection, maps, floating point and the rest of CEL are rejected on the syntax
+//! tree, with the construct and its position.
 //!
 //! The text goes through four steps. `scan` bounds what the parser may meet, since an author's text
 //! must not exhaust a device's stack. The crate `cel` parses. `check` turns the syntax tree into
 //! our own typed tree and rejects whatever it does not know. `tree` evaluates the typed tree: it
-//! cannot meet a value of the wrong type, allocates nothing but a string that is the result, takes
-//! one step per node, and gives the same result as CEL (CEL specification, "Evaluation").
+//! cannot meet a value of the wrong type, allocates nothing but the result, takes one step per node
+//! and per element of a list, and gives the same result as CEL (CEL specification, "Evaluation").
 //!
 //! Leaves to others: which attributes a predicate may read, and what a missing attribute means
 //! (`recipe`).
@@ -54,6 +55,8 @@ pub enum Type {
     Int,
     /// Text.
     String,
+    /// A list; as an attribute, of texts.
+    List,
 }
 
 impl fmt::Display for Type {
@@ -62,6 +65,7 @@ impl fmt::Display for Type {
             Self::Bool => "bool",
             Self::Int => "int",
             Self::String => "string",
+            Self::List => "list",
         })
     }
 }
@@ -72,6 +76,7 @@ impl From<AttributeType> for Type {
             AttributeType::Bool => Self::Bool,
             AttributeType::Int => Self::Int,
             AttributeType::String => Self::String,
+            AttributeType::Strings => Self::List,
         }
     }
 }
@@ -85,6 +90,8 @@ pub enum Value {
     Int(i64),
     /// Text.
     String(String),
+    /// A list of ints and texts; as an attribute, of texts alone.
+    List(Vec<Value>),
 }
 
 impl Value {
@@ -94,6 +101,7 @@ impl Value {
             Self::Bool(_) => Type::Bool,
             Self::Int(_) => Type::Int,
             Self::String(_) => Type::String,
+            Self::List(_) => Type::List,
         }
     }
 }
@@ -145,12 +153,15 @@ impl Expression {
         &self.attributes
     }
 
-    /// The constant numbers and texts that can be its value: those in the branches of `c ? a : b`.
+    /// The constant numbers and texts that can be its value, or an element of it: those in the
+    /// branches of `c ? a : b`.
     pub fn constants(&self) -> Vec<Value> {
-        self.tree.constants()
+        let mut found = Vec::new();
+        self.tree.constants(&mut found);
+        found
     }
 
-    /// The place of the only literal with this value, outside of lists.
+    /// The place of the only literal with this value, outside of lists after `in`.
     pub fn position_of(&self, value: &Value) -> Option<Position> {
         let mut places = self.literals.iter().filter(|(literal, _)| literal == value);
         let (_, place) = places.next()?;

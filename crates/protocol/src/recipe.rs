@@ -8,6 +8,7 @@
 
 pub mod coalitions;
 mod derive;
+mod judging;
 mod measure;
 mod mechanism;
 pub mod windows;
@@ -15,24 +16,26 @@ pub mod windows;
 use std::collections::BTreeMap;
 
 use rand_core::CryptoRng;
+use sotto_dp::Error;
 use sotto_dp::crowd::Crowd;
-use sotto_dp::filter::Charge;
-use sotto_dp::mechanism::{self as mechanisms, Collected, Colluding, Estimate, Mechanism, Rates};
-use sotto_dp::recipe::{Judgement, Terms, judge};
-use sotto_dp::relay::rate_among_senders;
-use sotto_dp::{Adjacency, Error, published};
+use sotto_dp::mechanism::{Collected, Estimate, Mechanism, Value as Answer};
 use sotto_vdaf::Measurement;
-use sotto_wire::recipe::{
-    AttributeName, AttributeType, Privacy, Probability, Query, Recipe, Sampling,
-};
+use sotto_wire::recipe::{AttributeName, AttributeType, Probability, Query, Recipe};
 use sotto_wire::{EntryId, Role};
 
 pub use self::derive::derive_task;
-pub use self::mechanism::{derive_vdaf, mechanism, recipe_vdaf, suggested_randomizer};
-use self::windows::least_share;
+use self::judging::price;
+pub use self::judging::{
+    Cost, colluding, judgement, judgement_of, judgement_of_unseen, needs_audience, sending_epsilon,
+};
+pub use self::mechanism::{derive_vdaf, mechanism, rates, recipe_vdaf, suggested_randomizer};
+use self::windows::{least_share, sending_rate};
 use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Reason, Type, Value};
 use crate::{Task, token::TokenTerms, trust::Trust};
+
+/// More devices than there are.
+const MOST_DEVICES: u64 = 1 << 40;
 
 /// A recipe with everything that follows from it.
 #[derive(Debug)]
@@ -48,21 +51,23 @@ pub struct Assessment {
     helper_token: Option<TokenTerms>,
 }
 
-/// What a recipe with a claim costs.
-#[derive(Clone, Debug)]
-pub struct Cost {
-    /// The device's own judgement, which is at most the claim.
-    pub judgement: Judgement,
-    /// The same in micro-units, rounded up.
-    pub epsilon_micro: u64,
-    /// What the ledger is charged, under replacement.
-    pub charge: Charge,
-}
-
 impl Assessment {
-    /// Derives the task, compiles the expressions and judges the claim, in the order of the
-    /// device's checks.
+    /// The assessment of a recipe of which nobody has certified an audience.
     pub fn new(recipe: Recipe) -> Result<Self, Silence> {
+        Self::certified(recipe, None)
+    }
+
+    /// The assessment if the audience is as large as can be. What fails even then is the author's
+    /// fault; what holds may still fail for the audience that the logged result certifies.
+    pub fn at_best(recipe: Recipe) -> Result<Self, Silence> {
+        let certified = recipe.who.targeting.is_some().then_some(MOST_DEVICES);
+        Self::certified(recipe, certified)
+    }
+
+    /// Derives the task, compiles the expressions and judges the claim, in the order of the
+    /// device's checks. `certified` is the number of devices that the logged result counted which
+    /// the recipe names.
+    pub fn certified(recipe: Recipe, certified: Option<u64>) -> Result<Self, Silence> {
         let task =
             derive_task(&recipe).map_err(|reason| Silence::new(Check::Derivation, reason))?;
         let mapping = check_mapping(&recipe.query, &recipe.attributes)
@@ -83,7 +88,7 @@ impl Assessment {
         }
         let mechanism = mechanism(&recipe)
             .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
-        let privacy = price(&recipe)?;
+        let privacy = price(&recipe, certified)?;
         let [leader_token, helper_token] = [Role::Leader, Role::Helper].map(|role| {
             TokenTerms::of(&recipe, role)
                 .transpose()
@@ -154,24 +159,41 @@ impl Assessment {
             .is_none_or(|predicate| matches!(predicate.evaluate(attributes), Ok(Value::Bool(true))))
     }
 
-    /// The measurement of a device with these attributes, before randomization. There always is
-    /// one: if the mapping gives none, the recipe's fallback is used. So whether a device sends
-    /// something says nothing about its data.
-    pub fn measurement(&self, attributes: &Attributes) -> Measurement {
-        mechanism::measurement(&self.mechanism, self.answer(attributes))
-    }
-
-    /// The measurement after randomization: what is split into shares.
-    pub fn randomized(&self, attributes: &Attributes, rng: &mut dyn CryptoRng) -> Measurement {
-        let sent = self.mechanism.randomize(self.answer(attributes), rng);
-        mechanism::measurement(&self.mechanism, sent)
-    }
-
-    fn answer(&self, attributes: &Attributes) -> sotto_dp::mechanism::Value {
+    /// The answer of a device with these attributes, before randomization. There always is one: if
+    /// the mapping gives none, the recipe's fallback is used. So whether a device sends something
+    /// says nothing about its data, unless its rate depends on it ([`Self::rate`]).
+    pub fn answer(&self, attributes: &Attributes) -> Answer {
         let query = &self.recipe.query;
         let value = self.mapping.evaluate(attributes).ok();
         let answer = value.and_then(|value| measure::meaning(query, &value));
         answer.unwrap_or_else(|| measure::fallback(query))
+    }
+
+    /// The probability with which a device with these attributes takes part.
+    pub fn rate(&self, attributes: &Attributes) -> Probability {
+        let sampling = &self.recipe.sampling;
+        match (&self.recipe.query, sampling.default_rate) {
+            (Query::SparseHistogram { default, .. }, Some(default_rate))
+                if self.answer(attributes) == Answer::OneHot(*default) =>
+            {
+                default_rate
+            }
+            _ => sampling.rate,
+        }
+    }
+
+    /// The answer after randomization: what is split into shares.
+    pub fn randomized(&self, attributes: &Attributes, rng: &mut dyn CryptoRng) -> Measurement {
+        let answer = self.answer(attributes);
+        let value = mechanism::value(&self.recipe.query, &self.mechanism, answer);
+        mechanism::measurement(&self.mechanism, self.mechanism.randomize(value, rng))
+    }
+
+    /// A report that says nothing, with the same randomness; `None` if there is none. The format
+    /// allows no dummies then.
+    pub fn dummy(&self, rng: &mut dyn CryptoRng) -> Option<Measurement> {
+        let value = self.mechanism.dummy(rng)?;
+        Some(mechanism::measurement(&self.mechanism, value))
     }
 
     /// Why a device with these attributes counts as the fallback; `None` if it does not. Names
@@ -192,55 +214,11 @@ impl Assessment {
     }
 }
 
-/// Judges the recipe by the device's rules: half of the other devices are honest, the count is
-/// seen, the worst population, and whoever sees the result may know who sent something: a relay
-/// does. Returns `None` if the recipe claims nothing.
-///
-/// Among those who sent something, the rate is higher than among all, unless everybody sends cover.
-/// The larger epsilon counts.
-pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
-    let unseen = judgement_of_unseen(recipe)?;
-    let Sampling { rate, cover } = &recipe.sampling;
-    if cover.is_one() {
-        return Ok(unseen);
-    }
-    let seen = judgement_at(recipe, rate_among_senders(at_least(rate), at_most(cover))?)?;
-    let both = unseen.into_iter().chain(seen);
-    Ok(both.max_by(|one, other| one.epsilon.total_cmp(&other.epsilon)))
-}
-
-/// The same, against somebody who does not see who sends something.
-pub fn judgement_of_unseen(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
-    judgement_at(recipe, at_least(&recipe.sampling.rate))
-}
-
-fn judgement_at(recipe: &Recipe, rate: f64) -> Result<Option<Judgement>, Error> {
-    let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
-    let terms = Terms {
-        law: mechanism(recipe)?.law(),
-        rate,
-        dummy_rate: 0.0,
-        min_batch: recipe.aggregation.min_batch,
-        rounds: *rounds,
-    };
-    // Nobody has certified a population to whoever reads only the recipe. A law under add/remove
-    // needs one: until it is passed here, no claim of such a recipe holds.
-    judge(&terms, None, at_most(delta)).map(Some)
-}
-
-/// What remains of a recipe's claim if both aggregators collude; `None` if nothing does.
-pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
-    let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
-    let (population, rate) = (recipe.who.population, &recipe.sampling.rate);
-    let (rate_low, rate_high) = (at_most(rate), at_least(rate));
-    let sampling = mechanisms::Sampling { population, rate_low, rate_high };
-    mechanism(recipe)?.colluding(&sampling, at_most(delta))
-}
-
-/// How many answers the recipe can expect.
+/// How many reports the recipe can expect, dummies included. With importance sampling, if all
+/// devices have the default value.
 pub fn crowd(recipe: &Recipe) -> Crowd {
     let share = least_share(&recipe.when);
-    let rate = recipe.sampling.rate.to_f64();
+    let rate = sending_rate(&recipe.sampling, recipe.sampling.least_rate());
     Crowd::new(recipe.who.population, rate, share, recipe.aggregation.min_batch)
 }
 
@@ -252,7 +230,7 @@ pub fn estimates(
     reports: u64,
     level: f64,
 ) -> Result<Vec<Estimate>, Error> {
-    let sampling = Rates::all(recipe.sampling.rate.to_f64());
+    let sampling = rates(recipe);
     mechanism(recipe)?.estimates(&Collected { sums, reports, sampling, level })
 }
 
@@ -262,17 +240,18 @@ pub fn check_mapping(
     query: &Query,
     attributes: &BTreeMap<AttributeName, AttributeType>,
 ) -> Result<Expression, String> {
-    let labels = match query {
-        Query::Histogram { labels: Some(labels), .. } => labels.as_slice(),
-        _ => &[],
-    };
+    let labels = query.labels().unwrap_or_default();
     let mapping = compile("mapping", query.mapping(), attributes, labels)?;
     let (found, expected) = (mapping.result_type(), measure::mapping_types(query));
     if !expected.contains(&found) {
         let names: Vec<String> = expected.iter().map(ToString::to_string).collect();
-        let instead = match found {
-            Type::Bool => "write `condition ? value : other value`",
-            Type::Int | Type::String => "write a comparison, or `condition ? value : other value`",
+        let instead = match (found, expected) {
+            (_, [Type::List]) => "write it in brackets: `[value]`",
+            (Type::List, [Type::Bool]) => "write `'text' in list`",
+            (Type::Bool | Type::List, _) => "write `condition ? value : other value`",
+            (Type::Int | Type::String, _) => {
+                "write a comparison, or `condition ? value : other value`"
+            }
         };
         let expected = names.join(" or ");
         return Err(format!("the mapping gives {found}, not {expected}: {instead}"));
@@ -306,54 +285,8 @@ fn compile(
     })
 }
 
-fn price(recipe: &Recipe) -> Result<Option<Cost>, Silence> {
-    let refuse = |reason: String| Silence::new(Check::Claim, reason);
-    let judged = judgement(recipe).map_err(|error| refuse(error.to_string()))?;
-    let (Some(judgement), Privacy::Claim { epsilon_micro: claimed, adjacency, .. }) =
-        (judged, &recipe.privacy)
-    else {
-        return Ok(None);
-    };
-    let neighbours = claimed_adjacency(*adjacency);
-    if judgement.adjacency != neighbours {
-        let holds = judgement.adjacency;
-        return Err(refuse(format!(
-            "the claim is for {neighbours} neighbours, but the guarantee holds for {holds} ones"
-        )));
-    }
-    let epsilon_micro = published(judgement.epsilon)
-        .map_err(|_| refuse("its parameters imply no finite epsilon".to_owned()))?;
-    if epsilon_micro > *claimed {
-        return Err(refuse(format!(
-            "it claims epsilon {}, but its parameters imply {}: claim that, or more",
-            show_micro(*claimed),
-            show_micro(epsilon_micro)
-        )));
-    }
-    let charge = Charge::replacing(judgement.epsilon, judgement.delta, judgement.adjacency)
-        .map_err(|error| refuse(error.to_string()))?;
-    Ok(Some(Cost { judgement, epsilon_micro, charge }))
-}
-
-fn claimed_adjacency(adjacency: sotto_wire::recipe::Adjacency) -> Adjacency {
-    match adjacency {
-        sotto_wire::recipe::Adjacency::Replace => Adjacency::Replace,
-        sotto_wire::recipe::Adjacency::AddRemove => Adjacency::AddRemove,
-    }
-}
-
 /// Micro-units as a decimal number.
 pub fn show_micro(micro: u64) -> String {
     let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// A probability as a number that is not below it.
-fn at_least(probability: &Probability) -> f64 {
-    probability.to_f64().next_up().min(1.0)
-}
-
-/// A probability as a number that is not above it.
-fn at_most(probability: &Probability) -> f64 {
-    if probability.is_one() { 1.0 } else { probability.to_f64().next_down().max(0.0) }
 }

@@ -20,7 +20,7 @@ pub use self::file::{
 };
 pub use self::tokens::{Chain, ChainFile, TokenTrust, TokensFile};
 use crate::admission::{Check, Silence};
-use crate::recipe::Assessment;
+use crate::recipe::{Assessment, sending_epsilon};
 
 /// Checked trust anchors.
 #[derive(Clone, Debug)]
@@ -211,6 +211,15 @@ impl Trust {
         if recipe.sampling.rate > floors.max_rate {
             let (rate, cap) = (&recipe.sampling.rate, &floors.max_rate);
             return refuse(format!("the sampling rate {rate} is above the cap of {cap}"));
+        }
+        let covered = !self.settings.insecure_direct;
+        let sending = sending_epsilon(recipe, covered).unwrap_or(f64::INFINITY);
+        if sending > floors.max_sending_epsilon {
+            let cap = floors.max_sending_epsilon;
+            return refuse(format!(
+                "a relay would learn epsilon {sending:.3} about the answer from who sends something, \
+                 which is above the cap of {cap}; with sampling.cover 1 it learns nothing"
+            ));
         }
         let window_s = recipe.when.window_s;
         if window_s < floors.min_window_s {

@@ -10,6 +10,7 @@ mod estimates;
 mod fleet;
 mod gateway_keys;
 mod key_choice;
+mod kinds;
 mod misbehaviour;
 mod mutation;
 mod restarts;

@@ -22,6 +22,7 @@ fn declared() -> BTreeMap<String, Type> {
         ("k", Type::Int),
         ("s", Type::String),
         ("t", Type::String),
+        ("l", Type::List),
     ];
     types.into_iter().map(|(name, of)| (name.to_owned(), of)).collect()
 }

@@ -5,14 +5,15 @@
 //! of the kind of the query, with a chunk length that is within bounds but not the best one, which
 //! `sotto-wire` does not know.
 
+mod query;
+
 use std::collections::BTreeMap;
 
 use rand_core::Rng;
 
 use sotto_wire::limits::{
-    MAX_BUCKETS, MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECEIPTS, MAX_RECIPE_LIFE_S,
-    MAX_RECIPE_NAME_LEN, MAX_SIGMA_MICRO, MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_SIGMA_MICRO,
-    MIN_TOKEN_KEY_LEN,
+    MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECEIPTS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN,
+    MAX_SIGMA_MICRO, MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_SIGMA_MICRO, MIN_TOKEN_KEY_LEN,
 };
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
@@ -43,10 +44,12 @@ type Attributes = BTreeMap<AttributeName, AttributeType>;
 /// An arbitrary recipe.
 pub fn recipe(rng: &mut dyn Rng) -> Recipe {
     let attributes = attributes(rng);
-    let query = query(&attributes, rng);
+    let query = query::query(&attributes, rng);
     let randomizer = randomizer(&query, rng);
-    let targeting = chance(3, rng)
-        .then(|| Targeting { predicate: predicate(&attributes, rng), certified: entry_id(rng) });
+    let targeting = chance(3, rng).then(|| Targeting {
+        predicate: query::predicate(&attributes, rng),
+        certified: entry_id(rng),
+    });
     let when = when(rng);
     Recipe {
         version: FORMAT_VERSION,
@@ -55,16 +58,13 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
         author: signer("author.example/", rng),
         who: Who { population: number(1, MAX_INTEGER, rng), targeting },
         when,
-        sampling: Sampling {
-            rate: probability(rng),
-            cover: if chance(2, rng) { Probability::ONE } else { probability(rng) },
-        },
+        sampling: sampling(&query, &randomizer, rng),
         randomizer,
         noise: (randomizer == Randomizer::None && chance(2, rng)).then(|| Noise::ServerGaussian {
             sigma_micro: number(MIN_SIGMA_MICRO, MAX_SIGMA_MICRO, rng),
         }),
         aggregation: Aggregation {
-            vdaf: vdaf(&query, rng),
+            vdaf: vdaf(&query, &randomizer, rng),
             min_batch: number(1, MAX_INTEGER, rng),
             batch_mode: *pick(&[BatchMode::TimeInterval, BatchMode::LeaderSelected], rng),
         },
@@ -104,7 +104,7 @@ pub fn population_result(rng: &mut dyn Rng) -> PopulationResult {
     PopulationResult {
         version: FORMAT_VERSION,
         recipe: entry_id(rng),
-        predicate: predicate(&attributes, rng),
+        predicate: query::predicate(&attributes, rng),
         attributes,
         population: number(1, MAX_INTEGER, rng),
         measured_at: number(0, MAX_INTEGER, rng),
@@ -136,7 +136,8 @@ fn hpke_configs(rng: &mut dyn Rng) -> Vec<String> {
 }
 
 fn attributes(rng: &mut dyn Rng) -> Attributes {
-    let types = [AttributeType::Bool, AttributeType::Int, AttributeType::String];
+    let types =
+        [AttributeType::Bool, AttributeType::Int, AttributeType::String, AttributeType::Strings];
     let count = *pick(&[0, 1, 2, 3, 5, 8, 64], rng);
     (0..count)
         .filter_map(|_| {
@@ -145,68 +146,6 @@ fn attributes(rng: &mut dyn Rng) -> Attributes {
             Some((attribute.parse().ok()?, *pick(&types, rng)))
         })
         .collect()
-}
-
-fn query(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
-    match below(3, rng) {
-        0 => Query::Count { mapping: predicate(attributes, rng), fallback: chance(2, rng) },
-        1 => {
-            let max = number(1, MAX_INTEGER, rng);
-            let mapping = integer(attributes, max, rng);
-            Query::Sum { max, mapping, fallback: number(0, max, rng) }
-        }
-        _ => {
-            let labelled = chance(2, rng);
-            let buckets = number(2, if labelled { 200 } else { MAX_BUCKETS }, rng);
-            // Numbered, so that they differ.
-            let labels = labelled
-                .then(|| (0..buckets).map(|index| format!("{index} {}", text(14, rng))).collect());
-            Query::Histogram {
-                buckets: buckets as u32,
-                labels,
-                mapping: integer(attributes, buckets - 1, rng),
-                fallback: number(0, buckets - 1, rng) as u32,
-            }
-        }
-    }
-}
-
-/// An expression that gives a truth value.
-fn predicate(attributes: &Attributes, rng: &mut dyn Rng) -> String {
-    let Some((name, kind)) = pick_attribute(attributes, rng) else { return "true".to_owned() };
-    match kind {
-        AttributeType::Bool => format!("!{name}"),
-        AttributeType::Int => {
-            let comparison = *pick(&["==", "!=", "<", ">=", "<=", ">"], rng);
-            format!("{name} {comparison} {}", number(0, 1 << 40, rng))
-        }
-        AttributeType::String => {
-            format!("{name} in ['{}',\n  \"{}\"]", literal(rng), literal(rng))
-        }
-    }
-}
-
-/// An expression that gives an integer.
-fn integer(attributes: &Attributes, max: u64, rng: &mut dyn Rng) -> String {
-    let constant = number(0, max, rng);
-    match pick_attribute(attributes, rng) {
-        Some((name, AttributeType::Int)) if chance(2, rng) => format!("{name} + {constant}"),
-        Some(_) => format!("{} ? {constant} : 0", predicate(attributes, rng)),
-        None => constant.to_string(),
-    }
-}
-
-fn pick_attribute<'a>(
-    attributes: &'a Attributes,
-    rng: &mut dyn Rng,
-) -> Option<(&'a AttributeName, AttributeType)> {
-    let index = below(attributes.len().max(1), rng);
-    attributes.iter().nth(index).map(|(name, kind)| (name, *kind))
-}
-
-/// Text that needs no escaping inside quotes of either kind.
-fn literal(rng: &mut dyn Rng) -> String {
-    text(10, rng).replace(['\'', '"', '\\'], "")
 }
 
 fn when(rng: &mut dyn Rng) -> When {
@@ -225,14 +164,42 @@ fn when(rng: &mut dyn Rng) -> When {
     }
 }
 
-fn vdaf(query: &Query, rng: &mut dyn Rng) -> RecipeVdaf {
-    match *query {
-        Query::Count { .. } => RecipeVdaf::Prio3Count,
-        Query::Sum { max, .. } => RecipeVdaf::Prio3Sum { max_measurement: max },
-        Query::Histogram { buckets, .. } => RecipeVdaf::Prio3Histogram {
-            length: buckets,
-            chunk_length: number(1, u64::from(buckets), rng) as u32,
-        },
+fn sampling(query: &Query, randomizer: &Randomizer, rng: &mut dyn Rng) -> Sampling {
+    let (mut rate, mut default_rate) = (probability(rng), None);
+    if matches!(query, Query::SparseHistogram { .. }) && chance(2, rng) {
+        let other = probability(rng);
+        (rate, default_rate) = (rate.max(other), Some(rate.min(other)));
+    }
+    let dummies =
+        matches!(randomizer, Randomizer::None | Randomizer::Rappor { .. }) && chance(2, rng);
+    Sampling {
+        rate,
+        default_rate,
+        dummy_rate: if dummies { probability(rng) } else { Probability::ZERO },
+        cover: if chance(2, rng) { Probability::ONE } else { probability(rng) },
+    }
+}
+
+fn vdaf(query: &Query, randomizer: &Randomizer, rng: &mut dyn Rng) -> RecipeVdaf {
+    let (length, max) = match query {
+        Query::Count { .. } => return RecipeVdaf::Prio3Count,
+        Query::Sum { max, .. } | Query::Mean { max, .. } => {
+            return RecipeVdaf::Prio3Sum { max_measurement: *max };
+        }
+        _ => (query.buckets().unwrap_or_default(), query.buckets().unwrap_or_default().into()),
+    };
+    let chunk_length = number(1, u64::from(length), rng) as u32;
+    match (query, randomizer) {
+        (Query::Histogram { .. } | Query::Quantiles { .. }, Randomizer::None) => {
+            RecipeVdaf::Prio3Histogram { length, chunk_length }
+        }
+        (_, Randomizer::RandomizedResponse { .. } | Randomizer::ProjectiveGeometry { .. }) => {
+            RecipeVdaf::Prio3Histogram { length, chunk_length }
+        }
+        _ => {
+            let max_weight = number(1, max, rng);
+            RecipeVdaf::Prio3MultihotCountVec { length, chunk_length, max_weight }
+        }
     }
 }
 
@@ -257,12 +224,14 @@ fn privacy(rng: &mut dyn Rng) -> Privacy {
 
 /// A randomizer for this query.
 fn randomizer(query: &Query, rng: &mut dyn Rng) -> Randomizer {
-    match query {
-        Query::Histogram { .. } if !chance(4, rng) => {
-            Randomizer::RandomizedResponse { epsilon_micro: number(1, MAX_INTEGER, rng) }
-        }
-        _ => Randomizer::None,
-    }
+    let epsilon_micro = number(1, MAX_INTEGER, rng);
+    let all = [
+        Randomizer::RandomizedResponse { epsilon_micro },
+        Randomizer::Rappor { epsilon_micro },
+        Randomizer::ProjectiveGeometry { epsilon_micro },
+    ];
+    let fitting: Vec<_> = all.iter().filter(|one| one.queries().contains(&query.kind())).collect();
+    if fitting.is_empty() || chance(4, rng) { Randomizer::None } else { **pick(&fitting, rng) }
 }
 
 fn parties(closes: u64, rng: &mut dyn Rng) -> Parties {

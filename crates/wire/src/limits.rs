@@ -127,6 +127,9 @@ pub const MIN_BUCKETS: u64 = 2;
 /// The most buckets of a histogram: the leader's share stays below 2 MiB.
 pub const MAX_BUCKETS: u64 = 100_000;
 
+/// The most quantiles that a query asks for: every percent, and one more.
+pub const MAX_QUANTILES: u64 = 100;
+
 /// The smallest sigma of an aggregator's noise, in millionths. Below it nearly every draw is 0.
 pub const MIN_SIGMA_MICRO: u64 = 500_000;
 

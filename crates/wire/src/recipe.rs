@@ -14,8 +14,10 @@ mod check;
 mod key_set;
 mod noise;
 mod population_result;
+mod query;
 mod randomizer;
 mod receipt;
+mod sampling;
 mod scalar;
 mod tokens;
 
@@ -34,8 +36,10 @@ pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
 pub use noise::Noise;
 pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
+pub use query::Query;
 pub use randomizer::Randomizer;
 pub use receipt::{RECEIPT_SCHEMA, Receipt};
+pub use sampling::Sampling;
 pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};
 pub use tokens::{
     EndorsedKey, TOKEN_KEY_HEADER, TOKEN_KEY_REQUEST_HEADER, TokenKeyRequest, TokenKeyStatement,
@@ -123,80 +127,6 @@ pub struct When {
     pub max_window_s: u64,
 }
 
-/// How many devices answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sampling {
-    /// The probability with which each device answers.
-    pub rate: Probability,
-    /// The probability with which a device that does not answer sends cover: a request that nobody
-    /// but the leader's gateway can tell from an answer. Left out if it is 1.
-    #[serde(default = "Probability::one", skip_serializing_if = "Probability::is_always")]
-    pub cover: Probability,
-}
-
-impl Sampling {
-    /// Answers with this probability, and full cover.
-    pub fn new(rate: Probability) -> Self {
-        Self { rate, cover: Probability::ONE }
-    }
-}
-
-/// What is measured. `mapping` is an expression over the attributes. Where it has no value, or one
-/// out of range, the measurement is `fallback`, so that participation never depends on the data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Query {
-    /// How many devices say yes.
-    Count {
-        /// Yields a boolean.
-        mapping: String,
-        /// The measurement if it yields none.
-        fallback: bool,
-    },
-    /// The sum of a number per device.
-    Sum {
-        /// The largest number.
-        max: u64,
-        /// Yields a number from 0 to `max`.
-        mapping: String,
-        /// The measurement if it yields none.
-        fallback: u64,
-    },
-    /// How many devices fall into each bucket.
-    Histogram {
-        /// How many buckets there are.
-        buckets: u32,
-        /// The labels of the buckets, in order.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        labels: Option<Vec<String>>,
-        /// Yields the number of a bucket, from 0.
-        mapping: String,
-        /// The measurement if it yields none.
-        fallback: u32,
-    },
-}
-
-impl Query {
-    /// The expression that gives the measurement.
-    pub fn mapping(&self) -> &str {
-        match self {
-            Self::Count { mapping, .. }
-            | Self::Sum { mapping, .. }
-            | Self::Histogram { mapping, .. } => mapping,
-        }
-    }
-
-    /// The same, to change it.
-    pub fn mapping_mut(&mut self) -> &mut String {
-        match self {
-            Self::Count { mapping, .. }
-            | Self::Sum { mapping, .. }
-            | Self::Histogram { mapping, .. } => mapping,
-        }
-    }
-}
-
 /// How the measurements are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -227,6 +157,15 @@ pub enum RecipeVdaf {
         length: u32,
         /// How many elements the proof groups together.
         chunk_length: u32,
+    },
+    /// Counts per bucket, of devices that are in several buckets or in none.
+    Prio3MultihotCountVec {
+        /// How many buckets there are.
+        length: u32,
+        /// How many elements the proof groups together.
+        chunk_length: u32,
+        /// In how many buckets one device may be.
+        max_weight: u64,
     },
 }
 

@@ -76,6 +76,18 @@ fn errors_name_the_key() {
             "query.kind: \"pie\" is unknown; use one of: count",
         ),
         ("kind = \"histogram\"", "kind = \"sum\"", "query.max: is missing"),
+        ("kind = \"histogram\"", "kind = \"mean\"", "query.max: is missing"),
+        ("kind = \"histogram\"", "kind = \"quantiles\"", "query.boundaries: is missing"),
+        ("kind = \"histogram\"", "kind = \"multi_histogram\"", "query.fallback: must be a list"),
+        ("kind = \"histogram\"", "kind = \"sparse_histogram\"", "query.default: is missing"),
+        ("rate = \"1/50\"", "default_rate = 0.1", "sampling.other_rate: is missing"),
+        ("rate = \"1/50\"", "other_rate = 0.1", "sampling.default_rate: is missing"),
+        (
+            "rate = \"1/50\"",
+            "rate = 0.1\nother_rate = 0.1",
+            "sampling.other_rate: there is a rate for all devices already",
+        ),
+        ("rate = \"1/50\"", "rate = 0.1\ndummy_rate = 2", "sampling.dummy_rate: a probability is"),
         ("kind = \"claim\"", "kind = \"insecure_unbounded\"", "privacy.accountant: is unknown"),
         ("fallback = 0", "fallback = -1", "query.fallback: -1 is out of range"),
         ("fallback = 0", "fallback = true", "query.fallback: must be a whole number"),
@@ -127,6 +139,159 @@ fn errors_name_the_key() {
     }
     let error = Recipe::from_toml("name = ").unwrap_err().to_string();
     assert!(error.contains("line 1"), "{error}");
+}
+
+/// The groups that the example does not use, and their rules.
+#[test]
+fn other_kinds_have_their_rules() {
+    let of = |query: &str, randomizer: &str, sampling: &str, more: &str| {
+        let (before, rest) = example().split_once("[sampling]").unwrap();
+        let (_, after) = rest.split_once("[aggregation]").unwrap();
+        let text = format!(
+            "{before}[sampling]\n{sampling}\n[query]\n{query}\n[randomizer]\n{randomizer}\n{more}\n\
+             [aggregation]{after}"
+        );
+        Recipe::from_toml(&text).map_err(|error| error.to_string())
+    };
+    let (rate, importance) = ("rate = 0.5", "default_rate = 0.01\nother_rate = 0.5");
+    let (exact, rappor) = ("kind = \"none\"", "kind = \"rappor\"\nepsilon = 4.0");
+    let (response, geometry) = (rappor.replace("rappor", "randomized_response"), rappor);
+    let geometry = geometry.replace("rappor", "projective_geometry");
+    let multi =
+        "kind = \"multi_histogram\"\nbuckets = 4\nmost = 2\nmapping = \"[0]\"\nfallback = [1, 3]";
+    let sparse = "kind = \"sparse_histogram\"\nbuckets = 4\nmapping = \"0\"\ndefault = 3";
+    let ages = "kind = \"quantiles\"\nboundaries = [-5, 18, 65]\nmapping = \"age\"\nfallback = -7";
+    let mean = "kind = \"mean\"\nmax = 9\nmapping = \"1\"\nfallback = 0";
+    let noise = "[noise]\nkind = \"server_gaussian\"\nsigma = 0.5";
+    for (query, randomizer, sampling, more) in [
+        (multi, rappor, rate, ""),
+        (sparse, rappor, importance, ""),
+        (sparse, &geometry, importance, ""),
+        (sparse, exact, importance, noise),
+        (ages, rappor, "rate = 0.5\ndummy_rate = 0.25", ""),
+        (mean, exact, rate, noise),
+    ] {
+        let recipe = of(query, randomizer, sampling, more).unwrap();
+        assert_eq!(Recipe::from_toml(&recipe.to_toml()), Ok(recipe.clone()));
+        assert_eq!(Recipe::parse(&recipe.to_json()), Ok(recipe));
+    }
+    let least = of(sparse, exact, importance, "").unwrap().sampling;
+    assert_eq!(
+        (least.rate, least.least_rate()),
+        (Probability::new(1, 2).unwrap(), Probability::new(1, 100).unwrap())
+    );
+    let with = |text: &str, from: &str, to: &str| {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        text.replace(from, to)
+    };
+    for (query, randomizer, sampling, more, message) in [
+        (
+            multi,
+            &*response,
+            rate,
+            "",
+            "randomizer.kind randomized_response needs query.kind histogram or quantiles",
+        ),
+        (multi, &geometry, rate, "", "needs query.kind histogram, quantiles or sparse_histogram"),
+        (mean, rappor, rate, "", "randomizer.kind rappor needs query.kind"),
+        (multi, exact, importance, "", "sampling.default_rate needs query.kind sparse_histogram"),
+        (sparse, exact, "default_rate = 0.5\nother_rate = 0.1", "", "at most sampling.other_rate"),
+        (
+            sparse,
+            exact,
+            "default_rate = 0\nother_rate = 0.1",
+            "",
+            "sampling.default_rate must be above 0",
+        ),
+        (
+            sparse,
+            exact,
+            "default_rate = 0\nother_rate = 0",
+            "",
+            "sampling.other_rate must be above 0",
+        ),
+        (sparse, &geometry, "rate = 0.1\ndummy_rate = 0.1", "", "sampling.dummy_rate must be 0"),
+        (sparse, rappor, rate, noise, "noise needs randomizer.kind none, not rappor"),
+        (
+            mean,
+            exact,
+            rate,
+            &with(noise, "0.5", "0.499999"),
+            "noise.sigma_micro must be from 500000",
+        ),
+        (mean, exact, rate, &with(noise, "0.5", "1000000000.000001"), "noise.sigma_micro must be"),
+        (mean, exact, rate, &with(noise, "sigma = 0.5", ""), "noise.sigma: is missing"),
+        (mean, exact, rate, &with(noise, "_gaussian", ""), "noise.kind: \"server\" is unknown"),
+        (&with(multi, "most = 2", "most = 1"), exact, rate, "", "at most query.most (1) buckets"),
+        (&with(multi, "most = 2", "most = 5"), exact, rate, "", "query.most must be from 1 to 4"),
+        (
+            &with(multi, "[1, 3]", "[3, 1]"),
+            exact,
+            rate,
+            "",
+            "query.fallback must be in increasing order",
+        ),
+        (
+            &with(multi, "[1, 3]", "[1, 4]"),
+            exact,
+            rate,
+            "",
+            "query.fallback must be from 0 to 3, not 4",
+        ),
+        (
+            &with(sparse, "default = 3", "default = 4"),
+            exact,
+            rate,
+            "",
+            "query.default must be from 0 to 3",
+        ),
+        (
+            &with(ages, "18, 65", "65, 18"),
+            exact,
+            rate,
+            "",
+            "query.boundaries must be in increasing order",
+        ),
+        (
+            &with(ages, "[-5, 18, 65]", "[]"),
+            exact,
+            rate,
+            "",
+            "the number of query.boundaries must be",
+        ),
+        (&with(ages, "65]", "9007199254740992]"), exact, rate, "", "above -2^53 and below 2^53"),
+        (
+            &format!("{ages}\nquantiles = [1]"),
+            exact,
+            rate,
+            "",
+            "query.quantiles must be above 0 and below 1",
+        ),
+        (
+            &format!("{ages}\nquantiles = [0.5, 0.1]"),
+            exact,
+            rate,
+            "",
+            "query.quantiles must be in increasing",
+        ),
+        (
+            &format!("{ages}\nquantiles = []"),
+            exact,
+            rate,
+            "",
+            "the number of query.quantiles must be",
+        ),
+        (
+            &with(ages, "18, 65", "\"18\""),
+            exact,
+            rate,
+            "",
+            "query.boundaries[1]: must be a whole number",
+        ),
+    ] {
+        let error = of(query, randomizer, sampling, more).unwrap_err();
+        assert!(error.contains(message), "{message}: {error}");
+    }
 }
 
 #[test]

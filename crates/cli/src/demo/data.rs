@@ -64,6 +64,7 @@ fn device(line: &str, head: &[String], declared: &Declared) -> Result<Attributes
             Some(AttributeType::Bool) => cell.parse().map(Value::Bool).ok(),
             Some(AttributeType::Int) => cell.parse().map(Value::Int).ok(),
             Some(AttributeType::String) => Some(Value::String(cell.clone())),
+            Some(AttributeType::Strings) => Some(list(&cell)),
             None => None,
         };
         let wanted = match declared.get(name.as_str()) {
@@ -75,6 +76,12 @@ fn device(line: &str, head: &[String], declared: &Declared) -> Result<Attributes
         attributes.insert(name.clone(), value);
     }
     Ok(attributes)
+}
+
+/// The texts between semicolons.
+fn list(cell: &str) -> Value {
+    let texts = cell.split(';').map(str::trim).filter(|text| !text.is_empty());
+    Value::List(texts.map(|text| Value::String(text.to_owned())).collect())
 }
 
 /// The values between commas. In double quotes, commas and doubled quotes are part of a value.

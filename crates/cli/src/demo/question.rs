@@ -156,10 +156,10 @@ fn made_up(assessment: &Assessment, devices: u32, seed: u64) -> (Vec<Attributes>
 fn labels(query: &Query) -> Vec<String> {
     match query {
         Query::Count { .. } => vec!["yes".to_owned()],
-        Query::Sum { .. } => vec!["sum".to_owned()],
-        Query::Histogram { labels: Some(labels), .. } => labels.clone(),
-        Query::Histogram { buckets, .. } => {
-            (0..*buckets).map(|bucket| bucket.to_string()).collect()
+        Query::Sum { .. } | Query::Mean { .. } => vec!["sum".to_owned()],
+        _ => {
+            let buckets = 0..query.buckets().unwrap_or_default();
+            buckets.filter_map(|bucket| query.bucket_name(bucket)).collect()
         }
     }
 }

@@ -17,8 +17,8 @@ use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
 use sotto_client::QueryResult;
 use sotto_client::query_result::Row;
+use sotto_dp::mechanism::Value as Answer;
 use sotto_protocol::recipe::{Assessment, show_micro};
-use sotto_vdaf::Measurement;
 
 use self::fleet::Turnout;
 use self::operators::WITNESSES;
@@ -96,15 +96,16 @@ fn buckets(plan: &Plan, assessment: &Assessment, collected: &QueryResult) -> Vec
 fn truth(plan: &Plan, assessment: &Assessment) -> Vec<u64> {
     let mut truth = vec![0; plan.question.labels.len()];
     for (kind, count) in plan.question.kinds.iter().zip(plan.of_each_kind()) {
-        let (index, each) = match assessment.measurement(kind) {
-            Measurement::Count(yes) => (0, u64::from(yes)),
-            Measurement::Sum(number) => (0, number),
-            Measurement::Histogram(bucket) => (bucket as usize, 1),
-            // Recipes have no vectors.
-            _ => continue,
+        let held = match assessment.answer(kind) {
+            Answer::Bit(yes) => vec![(0, u64::from(yes))],
+            Answer::Number(number) => vec![(0, number)],
+            Answer::OneHot(bucket) => vec![(bucket as usize, 1)],
+            Answer::Labels(labels) => labels.iter().map(|label| (*label as usize, 1)).collect(),
         };
-        if let Some(total) = truth.get_mut(index) {
-            *total += each * count;
+        for (index, each) in held {
+            if let Some(total) = truth.get_mut(index) {
+                *total += each * count;
+            }
         }
     }
     truth

@@ -11,10 +11,10 @@ use crate::output::WithHint;
 use crate::private_file;
 
 /// What a value may be.
-const VALUES: &str = "a whole number, true, false, or text in quotes";
+const VALUES: &str = "a whole number, true, false, text in quotes, or a list of texts";
 
-/// Reads `name = value` lines of TOML: truth values, whole numbers and texts. Any other value
-/// counts as missing: whether a device answers must not depend on its data.
+/// Reads `name = value` lines of TOML: truth values, whole numbers, texts and lists of texts. Any
+/// other value counts as missing: whether a device answers must not depend on its data.
 pub(super) fn read(path: &Path) -> Result<Attributes> {
     Ok(load(path)?.0)
 }
@@ -50,17 +50,30 @@ fn parse(text: &str) -> Result<(Attributes, Vec<String>)> {
             mistakes.push(format!("line {line}: no recipe can read `{name}`: {error}"));
         }
         let value = match value {
-            toml::Value::Boolean(value) => Value::Bool(value),
-            toml::Value::Integer(value) => Value::Int(value),
-            toml::Value::String(value) => Value::String(value),
-            _ => {
-                mistakes.push(format!("line {line}: `{name}` counts as missing: write {VALUES}"));
-                continue;
-            }
+            toml::Value::Boolean(value) => Some(Value::Bool(value)),
+            toml::Value::Integer(value) => Some(Value::Int(value)),
+            toml::Value::String(value) => Some(Value::String(value)),
+            toml::Value::Array(values) => texts(values),
+            _ => None,
         };
-        attributes.insert(name, value);
+        match value {
+            Some(value) => {
+                attributes.insert(name, value);
+            }
+            None => {
+                mistakes.push(format!("line {line}: `{name}` counts as missing: write {VALUES}"));
+            }
+        }
     }
     Ok((attributes, mistakes))
+}
+
+fn texts(values: Vec<toml::Value>) -> Option<Value> {
+    let text = |value| match value {
+        toml::Value::String(text) => Some(Value::String(text)),
+        _ => None,
+    };
+    values.into_iter().map(text).collect::<Option<_>>().map(Value::List)
 }
 
 #[cfg(test)]
@@ -68,12 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_types_are_read_and_others_count_as_missing() {
-        let (read, mistakes) = parse("beta = true\nage = 41\ncountry = \"de\"\n").unwrap();
+    fn four_types_are_read_and_others_count_as_missing() {
+        let lines =
+            "beta = true\nage = 41\ncountry = \"de\"\napps = [\"maps\", \"mail\"]\nno = []\n";
+        let (read, mistakes) = parse(lines).unwrap();
         assert_eq!(mistakes, [""; 0]);
         assert_eq!(read["beta"], Value::Bool(true));
         assert_eq!(read["age"], Value::Int(41));
         assert_eq!(read["country"], Value::String("de".to_owned()));
+        let apps = ["maps", "mail"].map(|app| Value::String(app.to_owned()));
+        assert_eq!(read["apps"], Value::List(apps.into()));
+        assert_eq!(read["no"], Value::List(Vec::new()));
         for other in ["height = 1.8", "[table]\na = 1", "when = 2026-11-15", "list = [1]"] {
             let (read, mistakes) = parse(other).unwrap();
             assert!(read.is_empty(), "{other}");
@@ -92,9 +110,12 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
             let hint = crate::output::hint_of(&error);
-            assert_eq!(hint, Some("a value is a whole number, true, false, or text in quotes"));
+            assert_eq!(
+                hint,
+                Some("a value is a whole number, true, false, text in quotes, or a list of texts")
+            );
         }
-        let missing = "write a whole number, true, false, or text in quotes";
+        let missing = "write a whole number, true, false, text in quotes, or a list of texts";
         for (text, part, write) in [
             ("a = 1\nheight = 1.8\n", "line 2: `height` counts as missing: ", missing),
             ("a = 1\nlist = [1]\n", "line 2: `list` counts as missing: ", missing),

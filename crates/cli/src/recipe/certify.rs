@@ -180,7 +180,8 @@ pub(super) fn parse_attribute(text: &str) -> Result<(AttributeName, AttributeTyp
         "bool" => AttributeType::Bool,
         "int" => AttributeType::Int,
         "string" => AttributeType::String,
-        other => bail!("{other:?} is not a type: use bool, int or string"),
+        "strings" => AttributeType::Strings,
+        other => bail!("{other:?} is not a type: use bool, int, string or strings"),
     };
     Ok((name.trim().parse()?, kind))
 }

@@ -8,7 +8,9 @@ use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::Role;
-use sotto_wire::recipe::{Aggregator, EndorsedKey, Noise, Privacy, Query, Targeting, Tokens};
+use sotto_wire::recipe::{
+    Aggregator, EndorsedKey, Privacy, Probability, Query, Sampling, Targeting, Tokens,
+};
 
 use super::words::{self, grouped};
 use crate::time_text::show_seconds;
@@ -59,19 +61,9 @@ pub(crate) fn changes(old: &Recipe, new: &Recipe) -> Vec<Change> {
     list.number("who.population", "population", old.who.population, new.who.population, no_effect);
     targeting(&mut list, old.who.targeting.as_ref(), new.who.targeting.as_ref());
     when(&mut list, old, new);
-    let (was, is) = (old.sampling.rate, new.sampling.rate);
-    if was != is {
-        let text = format!("sampling rate {} -> {}", words::one_in(was), words::one_in(is));
-        list.push("sampling.rate", text, more_is_weaker(was, is));
-    }
-    let (was, is) = (old.sampling.cover, new.sampling.cover);
-    if was != is {
-        let text = format!("cover {was} -> {is}");
-        list.push("sampling.cover", text, more_is_weaker(is, was));
-    }
+    sampling(&mut list, &old.sampling, &new.sampling);
     query(&mut list, &old.query, &new.query);
     randomizer(&mut list, old, new);
-    noise(&mut list, old, new);
     let (was, is) = (&old.aggregation, &new.aggregation);
     list.number(
         "aggregation.min_batch",
@@ -181,11 +173,46 @@ fn when(list: &mut Changes, old: &Recipe, new: &Recipe) {
     }
 }
 
+fn sampling(list: &mut Changes, old: &Sampling, new: &Sampling) {
+    let (was, is) = (old.rate, new.rate);
+    if was != is {
+        let text = format!("sampling rate {} -> {}", words::one_in(was), words::one_in(is));
+        list.push(new.rate_field(), text, more_is_weaker(was, is));
+    }
+    if old.default_rate != new.default_rate {
+        let rate =
+            |rate: Option<Probability>| rate.map_or("as the others".to_owned(), words::one_in);
+        let text = format!(
+            "sampling rate of the default answer {} -> {}",
+            rate(old.default_rate),
+            rate(new.default_rate)
+        );
+        // Rates that depend on the answer say something about it.
+        let effect = match (old.default_rate, new.default_rate) {
+            (None, _) => Effect::Weaker,
+            (_, None) => Effect::Stronger,
+            _ => Effect::Neutral,
+        };
+        list.push("sampling.default_rate", text, effect);
+    }
+    if old.dummy_rate != new.dummy_rate {
+        let text = format!("dummies {} -> {}", old.dummy_rate, new.dummy_rate);
+        list.push("sampling.dummy_rate", text, Effect::Neutral);
+    }
+    let (was, is) = (old.cover, new.cover);
+    if was != is {
+        let text = format!("cover {was} -> {is}");
+        list.push("sampling.cover", text, more_is_weaker(is, was));
+    }
+}
+
 fn query(list: &mut Changes, old: &Query, new: &Query) {
     list.text("query", "asks for", &words::query(old), &words::query(new));
     let labels = |query: &Query| match query {
-        Query::Histogram { labels: Some(labels), .. } => labels.join(", "),
-        _ => "none".to_owned(),
+        Query::Quantiles { boundaries, .. } => {
+            boundaries.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        }
+        _ => query.labels().map_or("none".to_owned(), |labels| labels.join(", ")),
     };
     // The line above shortens long lists of labels.
     if words::query(old) == words::query(new) {
@@ -197,7 +224,7 @@ fn query(list: &mut Changes, old: &Query, new: &Query) {
 
 fn randomizer(list: &mut Changes, old: &Recipe, new: &Recipe) {
     const FIELD: &str = "randomizer";
-    if old.randomizer == new.randomizer {
+    if (old.randomizer, old.noise) == (new.randomizer, new.noise) {
         return;
     }
     let (Ok(was), Ok(is)) = (mechanism(old), mechanism(new)) else {
@@ -213,19 +240,6 @@ fn randomizer(list: &mut Changes, old: &Recipe, new: &Recipe) {
             list.push(FIELD, "values are no longer randomized", Effect::Weaker);
         }
         (was, is) => list.text(FIELD, "randomizer", &words::mechanism(was), &words::mechanism(is)),
-    }
-}
-
-fn noise(list: &mut Changes, old: &Recipe, new: &Recipe) {
-    let sigma = |recipe: &Recipe| match recipe.noise {
-        None => 0,
-        Some(Noise::ServerGaussian { sigma_micro }) => sigma_micro,
-    };
-    let (was, is) = (sigma(old), sigma(new));
-    if was != is {
-        let [was_text, is_text] = [old, new].map(|recipe| words::noise(recipe.noise.as_ref()));
-        let text = format!("noise of each aggregator: {was_text} -> {is_text}");
-        list.push("noise.sigma_micro", text, more_is_stronger(was, is));
     }
 }
 

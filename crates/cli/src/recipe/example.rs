@@ -2,10 +2,10 @@
 
 use rand_core::CryptoRng;
 use serde::Serialize;
+use sotto_dp::mechanism::Value as Answer;
 use sotto_dp::uniform::uniform_below;
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::recipe::Assessment;
-use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{AttributeType, Query};
 
 use super::words;
@@ -41,7 +41,7 @@ pub(super) fn examples(assessment: &Assessment) -> Vec<Example> {
                 attributes.insert(name.clone(), value);
             }
         }
-        let measurement = shown(&recipe.query, &assessment.measurement(&attributes));
+        let measurement = shown(&recipe.query, &assessment.answer(&attributes));
         if !found.iter().any(|example| example.measurement == measurement) {
             found.push(Example { attributes: listed(&attributes), measurement });
         }
@@ -50,7 +50,7 @@ pub(super) fn examples(assessment: &Assessment) -> Vec<Example> {
         }
     }
     if !assessment.mapping().attributes().is_empty() {
-        let measurement = shown(&recipe.query, &assessment.measurement(&Attributes::new()));
+        let measurement = shown(&recipe.query, &assessment.answer(&Attributes::new()));
         let attributes = "a device without these attributes".to_owned();
         found.push(Example { attributes, measurement });
     }
@@ -73,6 +73,10 @@ pub(crate) fn made_up_device(assessment: &Assessment, rng: &mut dyn CryptoRng) -
         AttributeType::Bool => Value::Bool(pick(2) == 0),
         AttributeType::Int => Value::Int(numbers[pick(numbers.len())]),
         AttributeType::String => Value::String(texts[pick(texts.len())].clone()),
+        AttributeType::Strings => {
+            let chosen = texts.iter().filter(|_| pick(3) == 0);
+            Value::List(chosen.cloned().map(Value::String).collect())
+        }
     };
     recipe.attributes.iter().map(|(name, kind)| (name.to_string(), value(kind))).collect()
 }
@@ -82,6 +86,10 @@ fn made_up(kind: AttributeType, number: usize, texts: &[String]) -> Option<Value
         AttributeType::Bool => Value::Bool(number.is_multiple_of(2)),
         AttributeType::Int => Value::Int(*NUMBERS.get(number % NUMBERS.len())?),
         AttributeType::String => Value::String(texts.get(number % texts.len().max(1))?.clone()),
+        AttributeType::Strings => {
+            let texts = texts.iter().skip(number).step_by(2).take(3);
+            Value::List(texts.cloned().map(Value::String).collect())
+        }
     })
 }
 
@@ -92,32 +100,38 @@ fn texts(mapping: &str, query: &Query) -> Vec<String> {
         let quoted = mapping.split(quote).skip(1).step_by(2).map(str::to_owned);
         texts.extend(quoted.filter(|text| !text.contains(['"', '\'', '\\'])));
     }
-    if let Query::Histogram { labels: Some(labels), .. } = query {
-        texts.extend(labels.iter().cloned());
-    }
+    texts.extend(query.labels().unwrap_or_default().iter().cloned());
     texts.push("something else".to_owned());
     texts
 }
 
 fn listed(attributes: &Attributes) -> String {
-    let one = |(name, value): (&String, &Value)| match value {
-        Value::Bool(value) => format!("{name} = {value}"),
-        Value::Int(value) => format!("{name} = {value}"),
-        Value::String(value) => format!("{name} = {value:?}"),
-    };
+    let one = |(name, value): (&String, &Value)| format!("{name} = {}", written(value));
     match attributes.is_empty() {
         true => "any device".to_owned(),
         false => attributes.iter().map(one).collect::<Vec<_>>().join(", "),
     }
 }
 
-/// The measurement in words.
-fn shown(query: &Query, measurement: &Measurement) -> String {
-    match measurement {
-        Measurement::Count(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Measurement::Sum(number) => words::grouped(*number),
-        Measurement::Histogram(bucket) => words::bucket(query, *bucket),
-        _ => "a vector".to_owned(),
+/// A value as a device's file of attributes spells it.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::String(value) => format!("{value:?}"),
+        Value::List(values) => {
+            format!("[{}]", values.iter().map(written).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// The answer in words.
+fn shown(query: &Query, answer: &Answer) -> String {
+    match answer {
+        Answer::Bit(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Answer::Number(number) => words::grouped(*number),
+        Answer::OneHot(bucket) => words::bucket(query, *bucket),
+        Answer::Labels(buckets) => words::buckets(query, buckets),
     }
 }
 

@@ -80,6 +80,7 @@ fn what(recipe: &Recipe) -> Vec<String> {
         AttributeType::Bool => "yes or no",
         AttributeType::Int => "a number",
         AttributeType::String => "a word",
+        AttributeType::Strings => "a list of words",
     };
     let read: Vec<String> = recipe
         .attributes
@@ -94,18 +95,26 @@ fn what(recipe: &Recipe) -> Vec<String> {
     };
     let answer = match &recipe.query {
         Query::Count { .. } => "From that it works out a yes or a no".to_owned(),
-        Query::Sum { max, .. } => {
+        Query::Sum { max, .. } | Query::Mean { max, .. } => {
             format!("From that it works out a number from 0 to {}", grouped(*max))
         }
-        Query::Histogram { labels: Some(labels), .. } => {
-            format!("From that it works out one of these answers: {}", labels.join(", "))
+        Query::Quantiles { .. } => {
+            format!("From that it works out in which of {} ranges a number is", answers(recipe))
         }
-        Query::Histogram { buckets, .. } => {
-            format!(
-                "From that it works out one of {} possible answers",
-                grouped(u64::from(*buckets))
-            )
+        Query::MultiHistogram { most, .. } => {
+            let several =
+                format!("From that it works out up to {} answers", grouped((*most).into()));
+            match recipe.query.labels() {
+                Some(labels) => format!("{several} of these: {}", labels.join(", ")),
+                None => format!("{several} of {} possible ones", answers(recipe)),
+            }
         }
+        Query::Histogram { .. } | Query::SparseHistogram { .. } => match recipe.query.labels() {
+            Some(labels) => {
+                format!("From that it works out one of these answers: {}", labels.join(", "))
+            }
+            None => format!("From that it works out one of {} possible answers", answers(recipe)),
+        },
     };
     let rule = format!("{answer}, by this rule: {}", recipe.query.mapping());
     let asked = recipe.who.targeting.as_ref().map(|targeting| {
@@ -114,15 +123,20 @@ fn what(recipe: &Recipe) -> Vec<String> {
     [Some(read), Some(rule), asked].into_iter().flatten().collect()
 }
 
+/// How many answers there are.
+fn answers(recipe: &Recipe) -> String {
+    grouped(u64::from(recipe.query.buckets().unwrap_or_default()))
+}
+
 fn how_often(recipe: &Recipe) -> Vec<String> {
     let when = &recipe.when;
     let span = format!("between {} and {}", moment(when.opens), moment(when.closes));
     let coin = match recipe.sampling.rate.is_one() {
         true => format!("At most once, {span}. Every device that takes part answers."),
         false => format!(
-            "At most once, {span}. Your device decides at random: {} devices answer, and {}. \
-             Its own history does not say whether yours did.",
-            words::one_in(recipe.sampling.rate),
+            "At most once, {span}. Your device decides at random: {} answer, and {}. Its own \
+             history does not say whether yours did.",
+            words::answers(&recipe.sampling),
             match () {
                 () if recipe.sampling.cover.is_one() =>
                     "the others send a message that looks the same",
@@ -132,7 +146,13 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
             }
         ),
     };
-    vec![coin]
+    let dummies = (!recipe.sampling.dummy_rate.is_zero()).then(|| {
+        format!(
+            "Of the devices that do not answer, {} are counted with an answer that says nothing.",
+            words::one_in(recipe.sampling.dummy_rate)
+        )
+    });
+    [Some(coin), dummies].into_iter().flatten().collect()
 }
 
 fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {

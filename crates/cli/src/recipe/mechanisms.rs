@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use serde_json::Value;
-use sotto_dp::mechanism::{Collected, Mechanism, Rates};
+use sotto_dp::mechanism::{Collected, Mechanism};
 use sotto_dp::recipe::Law;
-use sotto_protocol::recipe::{mechanism, recipe_vdaf};
+use sotto_protocol::recipe::{mechanism, rates, recipe_vdaf};
 use sotto_testing::arbitrary;
 use sotto_wire::Recipe;
-use sotto_wire::recipe::RECIPE_SCHEMA;
+use sotto_wire::recipe::{Noise, RECIPE_SCHEMA};
 
 use super::describe::changes;
 use super::explain::sections;
@@ -23,28 +23,47 @@ const PAGE: &str = include_str!("../../../../docs/recipe-format.md");
 fn recipes() -> Vec<Recipe> {
     let base = testing::recipe();
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let all: Vec<Recipe> = (0..500).map(|_| arbitrary::recipe(&mut rng)).collect();
+    let all: Vec<Recipe> = (0..500)
+        .map(|_| {
+            let Recipe { query, randomizer, noise, .. } = arbitrary::recipe(&mut rng);
+            Recipe { query, randomizer, noise, ..base.clone() }
+        })
+        .collect();
+    let vdaf = |recipe: &Recipe| recipe_vdaf(&recipe.query, &recipe.sampling, &recipe.randomizer);
     let of_kind = |kind: &&str| {
-        let found = all.iter().find(|recipe| recipe.randomizer.kind() == *kind);
-        let Recipe { query, randomizer, .. } = found
+        let is_of_kind = |recipe: &&Recipe| {
+            mechanism(recipe).is_ok_and(|found| found.kind() == *kind) && vdaf(recipe).is_ok()
+        };
+        let mut recipe = all
+            .iter()
+            .find(is_of_kind)
             .unwrap_or_else(|| panic!("sotto_testing::arbitrary makes no recipe with {kind}"))
             .clone();
-        let mut recipe = Recipe { query, randomizer, ..base.clone() };
-        recipe.aggregation.vdaf = recipe_vdaf(&recipe.query, &recipe.randomizer).unwrap();
+        recipe.aggregation.vdaf = vdaf(&recipe).unwrap();
         recipe
     };
     Mechanism::KINDS.iter().map(of_kind).collect()
 }
 
+/// The kind of the randomizer, or that of the noise.
+fn kind(recipe: &Recipe) -> &'static str {
+    match recipe.noise {
+        None => recipe.randomizer.kind(),
+        Some(Noise::ServerGaussian { .. }) => "server_gaussian",
+    }
+}
+
 #[test]
 fn every_mechanism_has_its_bytes_its_schema_and_its_page() {
     let schema: Value = serde_json::from_str(RECIPE_SCHEMA).unwrap();
-    let listed = schema["properties"]["randomizer"]["oneOf"].as_array().unwrap();
-    let listed: BTreeSet<_> =
-        listed.iter().filter_map(|one| one["properties"]["kind"]["const"].as_str()).collect();
+    let listed = |group: &str| schema["properties"][group]["oneOf"].as_array().unwrap().iter();
+    let listed: BTreeSet<_> = listed("randomizer")
+        .chain(listed("noise"))
+        .filter_map(|one| one["properties"]["kind"]["const"].as_str())
+        .collect();
     assert_eq!(listed, Mechanism::KINDS.iter().copied().collect(), "the schema of recipes");
     for recipe in recipes() {
-        let kind = recipe.randomizer.kind();
+        let kind = kind(&recipe);
         assert_eq!(mechanism(&recipe).unwrap().kind(), kind);
         assert_eq!(Recipe::parse(&recipe.to_json()).unwrap(), recipe, "JSON of {kind}");
         assert_eq!(Recipe::from_toml(&recipe.to_toml()).unwrap(), recipe, "TOML of {kind}");
@@ -74,22 +93,33 @@ fn every_mechanism_and_every_parameter_of_it_is_compared() {
     let recipes = recipes();
     for old in &recipes {
         for new in &recipes {
-            let new =
-                Recipe { randomizer: new.randomizer, query: new.query.clone(), ..old.clone() };
+            let new = Recipe {
+                randomizer: new.randomizer,
+                noise: new.noise,
+                query: new.query.clone(),
+                ..old.clone()
+            };
             let found = changes(old, &new);
             let described = found.iter().any(|change| change.field.starts_with("randomizer"));
-            assert_eq!(described, old.randomizer != new.randomizer, "{found:?}");
+            assert_eq!(described, kind(old) != kind(&new), "{found:?}");
         }
         let tree = serde_json::to_value(old).unwrap();
-        let fields = tree["randomizer"].as_object().unwrap();
-        for name in fields.keys().filter(|name| *name != "kind") {
-            let mut tree = tree.clone();
-            let value = tree["randomizer"][name].as_u64().unwrap();
-            tree["randomizer"][name] = (value ^ 2).max(1).into();
-            let new = serde_json::from_value(tree).unwrap();
-            let found = changes(old, &new);
-            let field = format!("randomizer.{name}");
-            assert!(found.len() == 1 && found[0].field == field, "{field}: {found:?}");
+        for group in ["randomizer", "noise"] {
+            let fields = tree[group].as_object().into_iter().flat_map(|fields| fields.keys());
+            for name in fields.filter(|name| *name != "kind") {
+                let value = tree[group][name].as_u64().unwrap();
+                let with = |other: u64| {
+                    let mut tree = tree.clone();
+                    tree[group][name] = other.into();
+                    serde_json::from_value::<Recipe>(tree).unwrap()
+                };
+                // The value may be at either end of its range.
+                let mut near = [value + 2, value.saturating_sub(2)].map(with).into_iter();
+                let new = near.find(|recipe| recipe.check().is_ok()).unwrap();
+                let found = changes(old, &new);
+                let field = format!("{group}.{name}");
+                assert!(found.len() == 1 && found[0].field == field, "{field}: {found:?}");
+            }
         }
     }
 }
@@ -101,10 +131,13 @@ fn every_mechanism_has_an_estimator_and_names_its_law() {
         let kind = mechanism.kind();
         let numbers = mechanism.encoding().numbers() as usize;
         let sums = vec![0; numbers];
-        let sampling = Rates::all(0.5);
+        let sampling = rates(&recipe);
         let collected = Collected { sums: &sums, reports: 0, sampling, level: 0.95 };
         let found = mechanism.estimates(&collected).unwrap();
-        assert_eq!(found.len(), numbers, "{kind}");
-        assert_eq!(mechanism.law() == Law::Exact, mechanism.event().is_none(), "{kind}");
+        let buckets = recipe.query.buckets().map_or(1, |buckets| buckets as usize);
+        assert_eq!(found.len(), buckets, "{kind}");
+        // Without noise, or with noise on the sum alone, a report is the exact value.
+        let exact = matches!(mechanism.law(), Law::Exact | Law::ServerGaussian { .. });
+        assert_eq!(exact, mechanism.event().is_none(), "{kind}");
     }
 }

@@ -191,7 +191,7 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
                     "request it: `sotto recipe tokens FILE --signer FILE {option}`"
                 ));
             }
-            let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
+            let vdaf = recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?;
             sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
         }
         (Form::Json(recipe), Some(signer)) => {

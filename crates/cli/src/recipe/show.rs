@@ -139,14 +139,14 @@ fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
     row("open", &format!("{} to {}", words::moment(when.opens), words::moment(when.closes)))?;
     row("time precision", &show_seconds(when.window_s))?;
     row("release over", &format!("at most {}", show_seconds(when.max_window_s)))?;
-    row("answers", &format!("{} devices", words::one_in(recipe.sampling.rate)))?;
+    row("answers", &words::answers(&recipe.sampling))?;
+    if !recipe.sampling.dummy_rate.is_zero() {
+        row("dummies", &format!("{} of the others", words::one_in(recipe.sampling.dummy_rate)))?;
+    }
     row("measures", &words::query(&recipe.query))?;
     row("mapping", recipe.query.mapping())?;
     row("fallback", &words::fallback(&recipe.query))?;
     row("randomizer", &words::mechanism(&mechanism(recipe)?))?;
-    if let Some(noise) = &recipe.noise {
-        row("noise", &words::noise(Some(noise)))?;
-    }
     row("min batch", &grouped(recipe.aggregation.min_batch))?;
     row("batch mode", words::batch_mode(recipe.aggregation.batch_mode))?;
     row("vdaf", &words::vdaf(&recipe.aggregation.vdaf))?;

@@ -187,7 +187,7 @@ fn without_keys(mut draft: RecipeDraft) -> RecipeDraft {
 
 /// Checks that the draft becomes a recipe whose keys the pinned issuers endorsed.
 fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result<()> {
-    let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
+    let vdaf = recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?;
     let recipe = draft.clone().complete(signer_file::public(signer), vdaf)?;
     let Some(trust) = trust else { return Ok(()) };
     for role in ROLES {

@@ -4,7 +4,7 @@ use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{
-    Adjacency, AttributeType, Noise, Privacy, Probability, Query, RecipeVdaf, Tokens,
+    Adjacency, AttributeType, Privacy, Probability, Query, RecipeVdaf, Sampling, Tokens,
 };
 use sotto_wire::{BatchMode, Recipe};
 
@@ -31,6 +31,17 @@ pub(crate) fn one_in(probability: Probability) -> String {
     }
 }
 
+/// `1 in 50 devices`, or the two rates of importance sampling.
+pub(crate) fn answers(sampling: &Sampling) -> String {
+    let others = one_in(sampling.rate);
+    match sampling.default_rate {
+        None => format!("{others} devices"),
+        Some(default) => {
+            format!("{} devices with the default answer, {others} others", one_in(default))
+        }
+    }
+}
+
 /// How sure somebody who starts at 50 in 100 can become. Rounded up.
 pub(crate) fn certainty(epsilon: f64) -> String {
     let percent = 100.0 / (1.0 + libm::exp(-epsilon));
@@ -51,13 +62,34 @@ pub(crate) fn query(query: &Query) -> String {
     match query {
         Query::Count { .. } => "count".to_owned(),
         Query::Sum { max, .. } => format!("sum of numbers from 0 to {}", grouped(*max)),
-        Query::Histogram { buckets, labels: None, .. } => format!("histogram of {buckets} buckets"),
-        Query::Histogram { buckets, labels: Some(labels), .. } => {
-            let shown: Vec<&str> = labels.iter().take(8).map(String::as_str).collect();
-            let more = if labels.len() > shown.len() { ", ..." } else { "" };
-            format!("histogram of {buckets} buckets ({}{more})", shown.join(", "))
+        Query::Mean { max, .. } => format!("mean of numbers from 0 to {}", grouped(*max)),
+        Query::Histogram { buckets, .. } => {
+            format!("histogram of {buckets} buckets{}", names(query))
+        }
+        Query::Quantiles { quantiles, .. } => {
+            let quantiles: Vec<_> = quantiles.iter().map(Probability::to_string).collect();
+            let buckets = query.buckets().unwrap_or_default();
+            format!("quantiles {} over {buckets} ranges{}", quantiles.join(", "), names(query))
+        }
+        Query::MultiHistogram { buckets, most, .. } => {
+            format!("histogram of up to {most} of {buckets} buckets per device{}", names(query))
+        }
+        Query::SparseHistogram { buckets, default, .. } => {
+            let default = bucket(query, *default);
+            format!("histogram of {buckets} buckets{}, nearly all in {default}", names(query))
         }
     }
+}
+
+/// The first names of the buckets, if they have other names than their numbers.
+fn names(query: &Query) -> String {
+    let buckets = query.buckets().unwrap_or_default();
+    if query.labels().is_none() && !matches!(query, Query::Quantiles { .. }) {
+        return String::new();
+    }
+    let shown: Vec<_> = (0..buckets.min(8)).filter_map(|one| query.bucket_name(one)).collect();
+    let more = if u64::from(buckets) > shown.len() as u64 { ", ..." } else { "" };
+    format!(" ({}{more})", shown.join(", "))
 }
 
 /// The mechanism's name and parameters, like `NAME, local epsilon 4`.
@@ -66,16 +98,6 @@ pub(crate) fn mechanism(mechanism: &Mechanism) -> String {
     let parameters = words.parameters.iter();
     let shown = parameters.map(|one| format!(", {} {}", one.name, show_micro(one.micro)));
     words.name.to_owned() + &shown.collect::<String>()
-}
-
-/// `discrete Gaussian, sigma 1000`.
-pub(crate) fn noise(noise: Option<&Noise>) -> String {
-    match noise {
-        None => "none".to_owned(),
-        Some(Noise::ServerGaussian { sigma_micro }) => {
-            format!("discrete Gaussian, sigma {}", show_micro(*sigma_micro))
-        }
-    }
 }
 
 /// `epsilon 0.4 at delta 1/1000000000`.
@@ -102,6 +124,7 @@ pub(crate) fn attribute_type(kind: AttributeType) -> &'static str {
         AttributeType::Bool => "bool",
         AttributeType::Int => "int",
         AttributeType::String => "string",
+        AttributeType::Strings => "strings",
     }
 }
 
@@ -177,6 +200,10 @@ pub(crate) fn vdaf(vdaf: &RecipeVdaf) -> String {
         RecipeVdaf::Prio3Histogram { length, chunk_length } => {
             format!("Prio3Histogram of length {length}, chunk length {chunk_length}")
         }
+        RecipeVdaf::Prio3MultihotCountVec { length, chunk_length, max_weight } => format!(
+            "Prio3MultihotCountVec of length {length} and weight {max_weight}, chunk length \
+             {chunk_length}"
+        ),
     }
 }
 
@@ -184,21 +211,26 @@ pub(crate) fn vdaf(vdaf: &RecipeVdaf) -> String {
 pub(crate) fn fallback(query: &Query) -> String {
     match query {
         Query::Count { fallback, .. } => fallback.to_string(),
-        Query::Sum { fallback, .. } => grouped(*fallback),
+        Query::Sum { fallback, .. } | Query::Mean { fallback, .. } => grouped(*fallback),
         Query::Histogram { fallback, .. } => bucket(query, *fallback),
+        Query::Quantiles { fallback, .. } => fallback.to_string(),
+        Query::MultiHistogram { fallback, .. } => buckets(query, fallback),
+        Query::SparseHistogram { default, .. } => bucket(query, *default),
     }
 }
 
 /// `bucket 2 (train)`.
 pub(crate) fn bucket(query: &Query, number: u32) -> String {
-    let label = match query {
-        Query::Histogram { labels: Some(labels), .. } => labels.get(number as usize),
-        _ => None,
-    };
-    match label {
-        Some(label) => format!("bucket {number} ({label})"),
-        None => format!("bucket {number}"),
+    match query.bucket_name(number) {
+        Some(name) if name != number.to_string() => format!("bucket {number} ({name})"),
+        _ => format!("bucket {number}"),
     }
+}
+
+/// `bucket 2 (train), bucket 5 (bus)`, or `no bucket`.
+pub(crate) fn buckets(query: &Query, numbers: &[u32]) -> String {
+    let buckets: Vec<_> = numbers.iter().map(|number| bucket(query, *number)).collect();
+    if buckets.is_empty() { "no bucket".to_owned() } else { buckets.join(", ") }
 }
 
 /// One line:

@@ -20,7 +20,7 @@ const MAX_ASSESSMENTS: usize = 4_096;
 /// recipe repeatedly.
 #[derive(Debug, Default)]
 pub struct Assessments {
-    known: HashMap<EntryId, Result<Arc<Assessment>, Silence>>,
+    known: HashMap<(EntryId, Option<u64>), Result<Arc<Assessment>, Silence>>,
 }
 
 impl Assessments {
@@ -37,7 +37,8 @@ impl Assessments {
             let reason = format!("the recipe belongs in the log {}", recipe.parties.log);
             return Err(Silence::new(Check::Inclusion, reason));
         }
-        let assessment = self.assess(id, recipe)?;
+        let certified = certified_population(offer, &recipe, view, trust);
+        let assessment = self.assess(id, recipe, certified)?;
         let parties = &assessment.recipe().parties;
         let aggregator = |keys: &Evidence, operator| {
             keys.verify_keys(operator, "HPKE configuration", KeySet::configs, view, trust)
@@ -71,16 +72,22 @@ impl Assessments {
         })
     }
 
-    /// What follows from the recipe alone, from the cache if it was assessed before.
-    pub fn assess(&mut self, id: EntryId, recipe: Recipe) -> Result<Arc<Assessment>, Silence> {
-        if let Some(known) = self.known.get(&id) {
+    /// What follows from the recipe and its certified audience alone, from the cache if it was
+    /// assessed before.
+    pub fn assess(
+        &mut self,
+        id: EntryId,
+        recipe: Recipe,
+        certified: Option<u64>,
+    ) -> Result<Arc<Assessment>, Silence> {
+        if let Some(known) = self.known.get(&(id, certified)) {
             return known.clone();
         }
-        let assessed = Assessment::new(recipe).map(Arc::new);
+        let assessed = Assessment::certified(recipe, certified).map(Arc::new);
         if self.known.len() >= MAX_ASSESSMENTS {
             self.known.clear();
         }
-        self.known.insert(id, assessed.clone());
+        self.known.insert((id, certified), assessed.clone());
         assessed
     }
 }
@@ -110,6 +117,14 @@ fn issuer_keys(
     let evidence = evidence.ok_or_else(missing)?;
     let (what, keys) = ("encapsulation key", KeySet::encapsulation_keys);
     evidence.verify_keys(issuer, what, keys, view, trust).map(Some)
+}
+
+/// How many devices the result counted that the recipe names, if it is proved. A recipe is admitted
+/// only if the result is also about its audience: see [`certified_audience`].
+fn certified_population(offer: &Offer, recipe: &Recipe, view: &View, trust: &Trust) -> Option<u64> {
+    let named = recipe.who.targeting.as_ref()?.certified;
+    let (id, result) = offer.certified.as_ref()?.verify_result(view, trust).ok()?;
+    (id == named).then_some(result.population)
 }
 
 /// The audience of a targeted recipe, which must be certified for exactly its predicate and be large

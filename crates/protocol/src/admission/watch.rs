@@ -157,9 +157,13 @@ impl<F: Fetch> Watch<F> {
         evidence.verify_key_set(operator, view, trust)
     }
 
-    /// What follows from a recipe that the log holds, whether or not it may be answered.
+    /// What follows from a recipe that the log holds, whether or not it may be answered. If it was
+    /// not admitted, no audience counts as certified.
     pub fn assess(&mut self, id: &EntryId) -> Option<Result<Arc<Assessment>, Silence>> {
-        Some(self.assessments.assess(*id, self.catalogue.recipe(id)?))
+        if let Some(Ok(admitted)) = self.admitted.get(id) {
+            return Some(Ok(Arc::clone(&admitted.assessment)));
+        }
+        Some(self.assessments.assess(*id, self.catalogue.recipe(id)?, None))
     }
 
     fn admit(&mut self, id: &EntryId, view: &View, trust: &Trust) -> Result<Admitted, Silence> {

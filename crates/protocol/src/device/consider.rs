@@ -147,9 +147,12 @@ pub fn consider(
     Ok(Consideration { change, ticket, silence })
 }
 
-/// Tosses the coin, once. Heads: a report, or cover if the device may not answer. Tails: another
-/// coin says whether there is cover. So whether something is sent depends on coins alone. The change
-/// must be committed before any byte is sent.
+/// Tosses the coin, once. Heads: a report. Tails: another coin says whether there is a dummy, and
+/// if not, a third one whether there is cover. A device that may not answer sends cover instead of
+/// report or dummy. So whether something is sent depends on coins alone; with importance sampling
+/// the first coin depends on the answer, which the device has limited
+/// ([`Floors::max_sending_epsilon`](crate::trust::Floors::max_sending_epsilon)). The change must be
+/// committed before any byte is sent.
 pub fn toss(
     ticket: Ticket,
     host: &Host<'_>,
@@ -160,16 +163,21 @@ pub fn toss(
     let (task, sampling) = (assessment.task(), &assessment.recipe().sampling);
     let (leader, helper) = (admitted.leader_config(), admitted.helper_config());
     let tokens = tokens.as_ref();
-    let heads = coin(&sampling.rate, rng);
-    let answer = (heads && may_answer).then(|| {
-        let measurement = assessment.randomized(host.attributes, rng);
-        let time = task.time(Moment(from));
+    let heads = coin(&assessment.rate(host.attributes), rng);
+    let sends = heads || coin(&sampling.dummy_rate, rng);
+    let measurement = match (may_answer && sends, heads) {
+        (false, _) => None,
+        (true, true) => Some(assessment.randomized(host.attributes, rng)),
+        (true, false) => assessment.dummy(rng),
+    };
+    let time = task.time(Moment(from));
+    let report = measurement.and_then(|measurement| {
         produce_report(task, leader, helper, &measurement, time, tokens, rng).ok()
     });
-    let report = match answer.flatten() {
+    let report = match report {
         Some(report) => report,
         // Without a report, too: an error must not be seen.
-        None if route.is_some() && (heads || coin(&sampling.cover, rng)) => {
+        None if route.is_some() && (sends || coin(&sampling.cover, rng)) => {
             produce_cover(task, leader, helper, tokens)?
         }
         None => return Ok(None),

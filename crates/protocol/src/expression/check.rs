@@ -7,7 +7,7 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, ListExpr, LiteralValue, SourceInfo, operators};
 
 use super::error::{ExpressionError, Position, Reason};
-use super::tree::{Bool, Comparison, Int, Operation, Text, Tree};
+use super::tree::{Bool, Comparison, Int, List, Operation, Text, Tree};
 use super::{MAX_LIST, MAX_NODES, Type, Value};
 
 type Checked<T> = Result<T, ExpressionError>;
@@ -63,7 +63,7 @@ impl Check<'_> {
             },
             Expr::Ident(name) => self.attribute(node, name),
             Expr::Call(call) => self.call(node, call),
-            Expr::List(_) => Err(self.unsupported(node, "a list that is not after `in`")),
+            Expr::List(list) => self.list(node, list),
             Expr::Select(select) if select.test => Err(self.unsupported(node, "the macro has")),
             Expr::Select(select) => {
                 Err(self.unsupported(node, &format!("selection of the field {:?}", select.field)))
@@ -86,7 +86,25 @@ impl Check<'_> {
             Type::Bool => Tree::Bool(Bool::Attribute(name.to_owned())),
             Type::Int => Tree::Int(Int::Attribute(name.to_owned())),
             Type::String => Tree::String(Text::Attribute(name.to_owned())),
+            Type::List => Tree::List(List::Attribute(name.to_owned())),
         })
+    }
+
+    /// A list that is a value.
+    fn list(&mut self, node: &IdedExpr, list: &ListExpr) -> Checked<Tree> {
+        if list.elements.len() > MAX_LIST {
+            return Err(self.at(node, Reason::ListTooLong));
+        }
+        let element = |node: &IdedExpr| match self.tree(node)? {
+            element @ (Tree::Int(_) | Tree::String(_)) => Ok(element),
+            Tree::List(_) => Err(self.unsupported(node, "a list in a list")),
+            Tree::Bool(_) => {
+                let text = "the elements of a list are ints or strings, not bool".to_owned();
+                Err(self.at(node, Reason::Types(text)))
+            }
+        };
+        let elements = list.elements.iter().map(element).collect::<Checked<_>>()?;
+        Ok(Tree::List(List::Literal(elements)))
     }
 
     fn call(&mut self, node: &IdedExpr, call: &CallExpr) -> Checked<Tree> {
@@ -178,6 +196,9 @@ impl Check<'_> {
             (Tree::String(then), Tree::String(otherwise)) => {
                 Ok(Tree::String(Text::Choice(Box::new((condition, then, otherwise)))))
             }
+            (Tree::List(then), Tree::List(otherwise)) => {
+                Ok(Tree::List(List::Choice(Box::new((condition, then, otherwise)))))
+            }
             (then, otherwise) => {
                 let (then, otherwise) = (then.result_type(), otherwise.result_type());
                 let text = format!("the branches of `?` are {then} and {otherwise}: one type only");
@@ -186,12 +207,18 @@ impl Check<'_> {
         }
     }
 
-    /// `left in [literals]`.
+    /// `left in [literals]`, or `left in attribute`.
     fn membership(&mut self, left: &IdedExpr, right: &IdedExpr) -> Checked<Bool> {
         let element = self.tree(left)?;
         self.count(right)?;
-        let Expr::List(list) = &right.expr else {
-            return Err(self.unsupported(right, "`in` something that is not a list of literals"));
+        let list = match &right.expr {
+            Expr::List(list) => list,
+            Expr::Ident(name) => return self.in_attribute(element, right, name),
+            _ => {
+                return Err(
+                    self.unsupported(right, "`in` something that is not a list of literals")
+                );
+            }
         };
         if list.elements.is_empty() {
             return Err(self.at(right, Reason::Types("`in` an empty list".to_owned())));
@@ -207,8 +234,23 @@ impl Check<'_> {
             Tree::String(tree) => {
                 Bool::InStrings(tree, self.literals(list, Type::String, string_literal)?)
             }
+            Tree::List(_) => {
+                let text = "`in` is for one bool, int or string, not for list".to_owned();
+                return Err(self.at(left, Reason::Types(text)));
+            }
         };
         Ok(found)
+    }
+
+    fn in_attribute(&mut self, element: Tree, node: &IdedExpr, name: &str) -> Checked<Bool> {
+        match (element, self.attribute(node, name)?) {
+            (Tree::String(text), Tree::List(_)) => Ok(Bool::InAttribute(text, name.to_owned())),
+            (other, Tree::List(_)) => {
+                let text = format!("`{name}` holds strings, so no {}", other.result_type());
+                Err(self.at(node, Reason::Types(text)))
+            }
+            _ => Err(self.unsupported(node, "`in` something that is not a list of literals")),
+        }
     }
 
     fn literals<T>(

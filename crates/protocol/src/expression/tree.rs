@@ -13,6 +13,7 @@ pub(super) enum Tree {
     Bool(Bool),
     Int(Int),
     String(Text),
+    List(List),
 }
 
 /// An expression of type bool.
@@ -29,6 +30,7 @@ pub(super) enum Bool {
     InBools(Box<Bool>, Vec<bool>),
     InInts(Int, Vec<i64>),
     InStrings(Text, Vec<String>),
+    InAttribute(Text, String),
     Choice(Box<(Bool, Bool, Bool)>),
 }
 
@@ -48,6 +50,15 @@ pub(super) enum Text {
     Literal(String),
     Attribute(String),
     Choice(Box<(Bool, Text, Text)>),
+}
+
+/// An expression of type list.
+#[derive(Clone, Debug)]
+pub(super) enum List {
+    /// Each element is an int or a string.
+    Literal(Vec<Tree>),
+    Attribute(String),
+    Choice(Box<(Bool, List, List)>),
 }
 
 /// How two values of one type are compared.
@@ -77,6 +88,7 @@ impl Tree {
             Self::Bool(_) => Type::Bool,
             Self::Int(_) => Type::Int,
             Self::String(_) => Type::String,
+            Self::List(_) => Type::List,
         }
     }
 
@@ -85,21 +97,19 @@ impl Tree {
             Self::Bool(tree) => tree.evaluate(attributes).map(Value::Bool),
             Self::Int(tree) => tree.evaluate(attributes).map(Value::Int),
             Self::String(tree) => tree.evaluate(attributes).map(|text| Value::String(text.into())),
+            Self::List(tree) => tree.evaluate(attributes).map(Value::List),
         }
     }
-}
 
-impl Tree {
-    /// The numbers and texts that are results whatever the attributes are: those in the branches of
-    /// `?`.
-    pub(super) fn constants(&self) -> Vec<Value> {
-        let mut found = Vec::new();
+    /// The numbers and texts that are results, or elements of results, whatever the attributes are:
+    /// those in the branches of `?`.
+    pub(super) fn constants(&self, found: &mut Vec<Value>) {
         match self {
             Self::Bool(_) => {}
-            Self::Int(tree) => tree.constants(&mut found),
-            Self::String(tree) => tree.constants(&mut found),
+            Self::Int(tree) => tree.constants(found),
+            Self::String(tree) => tree.constants(found),
+            Self::List(tree) => tree.constants(found),
         }
-        found
     }
 }
 
@@ -129,6 +139,10 @@ impl Bool {
             Self::InStrings(tree, list) => {
                 let text = tree.evaluate(given)?;
                 list.iter().any(|element| element == text)
+            }
+            Self::InAttribute(tree, name) => {
+                let (text, list) = (tree.evaluate(given)?, texts(given, name)?);
+                list.iter().any(|element| matches!(element, Value::String(found) if found == text))
             }
             Self::Choice(choice) => {
                 let (condition, then, otherwise) = &**choice;
@@ -202,6 +216,35 @@ impl Text {
     }
 }
 
+impl List {
+    fn constants(&self, found: &mut Vec<Value>) {
+        match self {
+            Self::Literal(elements) => {
+                elements.iter().for_each(|element| element.constants(found));
+            }
+            Self::Attribute(_) => {}
+            Self::Choice(choice) => {
+                choice.1.constants(found);
+                choice.2.constants(found);
+            }
+        }
+    }
+
+    fn evaluate(&self, given: &Attributes) -> Result<Vec<Value>, EvaluationError> {
+        match self {
+            Self::Literal(elements) => {
+                elements.iter().map(|element| element.evaluate(given)).collect()
+            }
+            Self::Attribute(name) => texts(given, name).map(<[Value]>::to_vec),
+            Self::Choice(choice) => {
+                let (condition, then, otherwise) = &**choice;
+                let branch = if condition.evaluate(given)? { then } else { otherwise };
+                branch.evaluate(given)
+            }
+        }
+    }
+}
+
 impl Comparison {
     fn holds(self, ordering: Ordering) -> bool {
         match self {
@@ -248,6 +291,17 @@ fn decide(
 
 fn attribute<'a>(given: &'a Attributes, name: &str) -> Result<&'a Value, EvaluationError> {
     given.get(name).ok_or_else(|| EvaluationError::Missing(name.to_owned()))
+}
+
+/// An attribute that is a list of texts.
+fn texts<'a>(given: &'a Attributes, name: &str) -> Result<&'a [Value], EvaluationError> {
+    match attribute(given, name)? {
+        Value::List(list) => match list.iter().find(|one| one.type_of() != Type::String) {
+            None => Ok(list),
+            Some(other) => Err(wrong_type(name, Type::List, other)),
+        },
+        other => Err(wrong_type(name, Type::List, other)),
+    }
 }
 
 fn wrong_type(name: &str, declared: Type, found: &Value) -> EvaluationError {

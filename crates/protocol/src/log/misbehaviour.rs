@@ -114,7 +114,7 @@ impl Misbehaviour {
             }
             Self::BadRecipe { entry } => {
                 let (recipe, author) = signed_recipe(entry)?;
-                match Assessment::new(recipe) {
+                match Assessment::at_best(recipe) {
                     Ok(_) => Err("the recipe keeps its promise".to_owned()),
                     Err(silence) => {
                         Ok(format!("the author key {author} signed a recipe that fails: {silence}"))

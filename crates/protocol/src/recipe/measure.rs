@@ -1,5 +1,7 @@
 //! From the value of a mapping to the answer of a device.
 
+use std::collections::BTreeSet;
+
 use sotto_dp::mechanism::Value as Answer;
 use sotto_wire::recipe::Query;
 
@@ -9,9 +11,12 @@ use crate::expression::{Expression, Type, Value};
 pub(super) fn mapping_types(query: &Query) -> &'static [Type] {
     match query {
         Query::Count { .. } => &[Type::Bool],
-        Query::Sum { .. } => &[Type::Int],
-        Query::Histogram { labels: Some(_), .. } => &[Type::Int, Type::String],
-        Query::Histogram { labels: None, .. } => &[Type::Int],
+        Query::Sum { .. } | Query::Mean { .. } | Query::Quantiles { .. } => &[Type::Int],
+        Query::MultiHistogram { .. } => &[Type::List],
+        Query::Histogram { .. } | Query::SparseHistogram { .. } => match query.labels() {
+            Some(_) => &[Type::Int, Type::String],
+            None => &[Type::Int],
+        },
     }
 }
 
@@ -19,34 +24,78 @@ pub(super) fn mapping_types(query: &Query) -> &'static [Type] {
 pub(super) fn meaning(query: &Query, value: &Value) -> Option<Answer> {
     match (query, value) {
         (Query::Count { .. }, Value::Bool(value)) => Some(Answer::Bit(*value)),
-        (Query::Sum { max, .. }, Value::Int(value)) => {
+        (Query::Sum { max, .. } | Query::Mean { max, .. }, Value::Int(value)) => {
             u64::try_from(*value).ok().filter(|value| value <= max).map(Answer::Number)
         }
-        (Query::Histogram { buckets, .. }, Value::Int(value)) => {
-            u32::try_from(*value).ok().filter(|bucket| bucket < buckets).map(Answer::OneHot)
+        (Query::Quantiles { boundaries, .. }, Value::Int(value)) => range(boundaries, *value),
+        (Query::Histogram { .. } | Query::SparseHistogram { .. }, value) => {
+            bucket(query, value).map(Answer::OneHot)
         }
-        (Query::Histogram { labels: Some(labels), .. }, Value::String(label)) => {
-            let index = labels.iter().position(|known| known == label)?;
-            u32::try_from(index).ok().map(Answer::OneHot)
+        (Query::MultiHistogram { most, .. }, Value::List(values)) => {
+            Some(Answer::Labels(several(query, *most, values)))
         }
         _ => None,
     }
+}
+
+/// The buckets of a list: what is none is left out, each counts once, and of more than `most` the
+/// first ones count.
+fn several(query: &Query, most: u32, values: &[Value]) -> Vec<u32> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut found = BTreeSet::new();
+    for bucket in values.iter().filter_map(|value| bucket(query, value)) {
+        if found.len() < most {
+            found.insert(bucket);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// The bucket that an int or a text stands for.
+fn bucket(query: &Query, value: &Value) -> Option<u32> {
+    match value {
+        Value::Int(value) => {
+            u32::try_from(*value).ok().filter(|bucket| Some(*bucket) < query.buckets())
+        }
+        Value::String(label) => {
+            let index = query.labels()?.iter().position(|known| known == label)?;
+            u32::try_from(index).ok()
+        }
+        Value::Bool(_) | Value::List(_) => None,
+    }
+}
+
+/// The range of a number. Every number has one.
+fn range(boundaries: &[i64], value: i64) -> Option<Answer> {
+    let below = boundaries.partition_point(|boundary| *boundary <= value);
+    u32::try_from(below).ok().map(Answer::OneHot)
 }
 
 /// The answer where the mapping has no value, or one without a meaning.
 pub(super) fn fallback(query: &Query) -> Answer {
     match query {
         Query::Count { fallback, .. } => Answer::Bit(*fallback),
-        Query::Sum { fallback, .. } => Answer::Number(*fallback),
+        Query::Sum { fallback, .. } | Query::Mean { fallback, .. } => Answer::Number(*fallback),
         Query::Histogram { fallback, .. } => Answer::OneHot(*fallback),
+        // There are far fewer ranges than 2^32.
+        Query::Quantiles { boundaries, fallback, .. } => {
+            range(boundaries, *fallback).unwrap_or(Answer::OneHot(0))
+        }
+        Query::MultiHistogram { fallback, .. } => Answer::Labels(fallback.clone()),
+        Query::SparseHistogram { default, .. } => Answer::OneHot(*default),
     }
 }
 
 /// Rejects a mapping that can give a constant without a meaning: on every device that gets there
 /// the fallback would be counted, and nobody would notice.
 pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(), String> {
+    let means_something = |value: &Value| match query {
+        // An element of the list.
+        Query::MultiHistogram { .. } => bucket(query, value).is_some(),
+        _ => meaning(query, value).is_some(),
+    };
     let constants = mapping.constants();
-    let Some(wrong) = constants.iter().find(|value| meaning(query, value).is_none()) else {
+    let Some(wrong) = constants.iter().find(|value| !means_something(value)) else {
         return Ok(());
     };
     let place = mapping.position_of(wrong).map(|place| format!(", {place}")).unwrap_or_default();
@@ -54,16 +103,19 @@ pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::String(text) => format!("{text:?}"),
+        Value::List(_) => "a list".to_owned(),
     };
-    let instead = match query {
-        Query::Count { .. } => "write true or false".to_owned(),
-        Query::Sum { max, .. } => format!("write a number from 0 to {max}"),
-        Query::Histogram { buckets, labels: None, .. } => {
-            format!("write a bucket from 0 to {}", buckets.saturating_sub(1))
+    let instead = match (query, query.buckets(), query.labels()) {
+        (Query::Count { .. }, ..) => "write true or false".to_owned(),
+        (Query::Sum { max, .. } | Query::Mean { max, .. }, ..) => {
+            format!("write a number from 0 to {max}")
         }
-        Query::Histogram { buckets, labels: Some(labels), .. } => {
+        (_, buckets, None) => {
+            format!("write a bucket from 0 to {}", buckets.unwrap_or_default().saturating_sub(1))
+        }
+        (_, buckets, Some(labels)) => {
             let labels: Vec<String> = labels.iter().map(|label| format!("{label:?}")).collect();
-            let last = buckets.saturating_sub(1);
+            let last = buckets.unwrap_or_default().saturating_sub(1);
             format!("write a bucket from 0 to {last}, or its label: {}", labels.join(", "))
         }
     };

@@ -1,7 +1,7 @@
 //! The windows in which the answers to a recipe are released: how answers are spread over them, and
 //! how many one may hold.
 
-use sotto_wire::recipe::{Recipe, When};
+use sotto_wire::recipe::{Probability, Recipe, Sampling, When};
 
 /// How long after its end a batch of a recipe stays open, in seconds. A report waits for a pass in
 /// which its device sends, two hours on average; one in 400 comes later than this.
@@ -26,9 +26,12 @@ pub struct RateRule {
 impl RateRule {
     /// The rule for a recipe with an audience of this many devices.
     pub fn new(recipe: &Recipe, audience: u64) -> Self {
-        let rate = recipe.sampling.rate;
-        let most = RATE_FACTOR * u128::from(rate.num()) * u128::from(audience);
-        let most = most / u128::from(rate.den());
+        let Sampling { rate, dummy_rate, .. } = recipe.sampling;
+        let part =
+            |of: u128, rate: Probability| of * u128::from(rate.num()) / u128::from(rate.den());
+        let all = RATE_FACTOR * u128::from(audience);
+        let answers = part(all, rate);
+        let most = answers + part(all - answers, dummy_rate);
         Self {
             most: u64::try_from(most).unwrap_or(u64::MAX),
             life_s: recipe.when.closes.saturating_sub(recipe.when.opens).max(1),
@@ -42,6 +45,13 @@ impl RateRule {
         let most = u128::from(self.most) * u128::from(length_s) / u128::from(self.life_s);
         u64::try_from(most).unwrap_or(u64::MAX)
     }
+}
+
+/// The probability with which a device that answers with probability `rate` sends a report, which
+/// may be a dummy.
+pub fn sending_rate(sampling: &Sampling, rate: Probability) -> f64 {
+    let rate = rate.to_f64();
+    rate + (1.0 - rate) * sampling.dummy_rate.to_f64()
 }
 
 /// The time at the end of a recipe at which no answer is planned.
@@ -95,13 +105,14 @@ pub fn release_of(when: &When, span: Span) -> Option<Span> {
 }
 
 /// How many reports an interval is expected to hold, by the clock and the recipe alone: answers are
-/// spread evenly over the life of a recipe.
+/// spread evenly over the life of a recipe. With importance sampling, at most so many.
 pub fn expected_reports(recipe: &Recipe, span: Span) -> f64 {
     let when = &recipe.when;
     let last = when.closes.saturating_sub(slack_s(when));
     let covered = span.end.min(last).saturating_sub(span.start.max(when.opens));
     let life = last.saturating_sub(when.opens).max(1);
-    let all = recipe.who.population as f64 * recipe.sampling.rate.to_f64();
+    let rate = sending_rate(&recipe.sampling, recipe.sampling.rate);
+    let all = recipe.who.population as f64 * rate;
     all * covered as f64 / life as f64
 }
 

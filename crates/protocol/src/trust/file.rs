@@ -162,6 +162,10 @@ pub struct Floors {
     pub min_population: u64,
     /// The largest sampling rate, as `[num, den]`.
     pub max_rate: Probability,
+    /// The most, as an epsilon, that a relay may learn about an answer from seeing that a device
+    /// sends something, or nothing. It learns nothing if the sampling rate does not depend on the
+    /// answer, or if every device sends something (cover 1).
+    pub max_sending_epsilon: f64,
     /// The shortest unit of time: a report carries the unit in which it was made, and a short unit
     /// would reveal the exact time.
     pub min_window_s: u64,
@@ -180,6 +184,7 @@ impl Default for Floors {
             dishonest_devices: 500,
             min_population: 10_000,
             max_rate: Probability::ONE,
+            max_sending_epsilon: 0.1,
             min_window_s: 600,
         }
     }
@@ -290,7 +295,7 @@ impl TryFrom<TrustFile> for Trust {
             log_gateway,
             tokens,
             budget: budget(&file.budget)?,
-            settings: file,
+            settings: checked(file)?,
         };
         trust.check_chains()?;
         let unread = trust.log_gateway.is_some() && trust.log_relays().next().is_none();
@@ -300,6 +305,15 @@ impl TryFrom<TrustFile> for Trust {
             ));
         }
         Ok(trust)
+    }
+}
+
+/// The settings that have a range and no other form.
+fn checked(file: TrustFile) -> Result<TrustFile, TrustError> {
+    let cap = file.floors.max_sending_epsilon;
+    match cap >= 0.0 && cap.is_finite() {
+        true => Ok(file),
+        false => Err(TrustError::at("floors")(&"max_sending_epsilon must be 0 or more")),
     }
 }
 

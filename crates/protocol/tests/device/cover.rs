@@ -101,7 +101,7 @@ struct Charged {
 impl Charged {
     fn new(cover: Probability) -> Self {
         let recipe = plan(cover).recipe;
-        let Sampling { rate, cover } = &recipe.sampling;
+        let Sampling { rate, cover, .. } = &recipe.sampling;
         let rate = rate_among_senders(rate.to_f64(), cover.to_f64()).unwrap();
         let epsilon = Assessment::new(recipe.clone()).unwrap().cost().unwrap().judgement.epsilon;
         Self { recipe, rate, epsilon }

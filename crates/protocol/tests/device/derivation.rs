@@ -4,8 +4,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_protocol::recipe::{check_mapping, derive_task, derive_vdaf, mechanism, recipe_vdaf};
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{AttributeType, Noise, Query, Randomizer, Recipe};
-use sotto_wire::{BatchMode, TaskExtension, taskprov};
+use sotto_wire::recipe::{AttributeType, Noise, Query, Randomizer, Recipe, RecipeVdaf};
+use sotto_wire::{BatchMode, FormatError, TaskExtension, taskprov};
 
 /// A change and what it changes.
 type Named = (&'static str, fn(&mut Recipe));
@@ -30,6 +30,7 @@ const CHANGES: [Named; 12] = [
             _ => Query::Count { mapping: "true".to_owned(), fallback: false },
         };
         recipe.randomizer = Randomizer::None;
+        recipe.sampling.default_rate = None;
     }),
     ("name", |recipe| recipe.name.push('x')),
     ("purpose", |recipe| recipe.purpose = format!("{}x", &recipe.purpose[..1])),
@@ -38,13 +39,19 @@ const CHANGES: [Named; 12] = [
     ("author", |recipe| recipe.author.name = "somebody.else".parse().unwrap()),
 ];
 
+fn vdaf(recipe: &Recipe) -> Result<RecipeVdaf, FormatError> {
+    recipe_vdaf(&recipe.query, &recipe.sampling, &recipe.randomizer)
+}
+
 #[test]
 fn a_task_follows_from_its_recipe_and_changes_with_it() {
     let mut rng = ChaCha20Rng::seed_from_u64(4);
     let (mut derived, mut noisy, mut changed) = (0, 0, [0; CHANGES.len()]);
     for _ in 0..400 {
         let mut recipe = arbitrary::recipe(&mut rng);
-        recipe.aggregation.vdaf = recipe_vdaf(&recipe.query, &recipe.randomizer).unwrap();
+        // A mechanism refuses parameters that it cannot keep.
+        let Ok(follows) = vdaf(&recipe) else { continue };
+        recipe.aggregation.vdaf = follows;
         recipe.aggregation.min_batch %= 1 << 20;
         recipe.aggregation.min_batch += 1;
         recipe.check().unwrap();
@@ -72,7 +79,8 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         for (number, (field, change)) in CHANGES.iter().enumerate() {
             let mut other = recipe.clone();
             change(&mut other);
-            other.aggregation.vdaf = recipe_vdaf(&other.query, &other.randomizer).unwrap();
+            let Ok(follows) = vdaf(&other) else { continue };
+            other.aggregation.vdaf = follows;
             if other == recipe || other.check().is_err() {
                 continue;
             }
@@ -84,9 +92,9 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         wrong.aggregation.vdaf = match recipe.query {
             Query::Count { .. } => {
                 let sum = Query::Sum { max: 3, mapping: String::new(), fallback: 0 };
-                recipe_vdaf(&sum, &Randomizer::None).unwrap()
+                recipe_vdaf(&sum, &recipe.sampling, &Randomizer::None).unwrap()
             }
-            _ => sotto_wire::recipe::RecipeVdaf::Prio3Count,
+            _ => RecipeVdaf::Prio3Count,
         };
         assert!(derive_task(&wrong).is_err(), "only the VDAF that we compute");
     }

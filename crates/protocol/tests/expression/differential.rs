@@ -19,12 +19,24 @@ fn interpret(program: &Program, given: &Attributes) -> Option<Value> {
             Value::Bool(value) => context.add_variable_from_value(name.as_str(), *value),
             Value::Int(value) => context.add_variable_from_value(name.as_str(), *value),
             Value::String(text) => context.add_variable_from_value(name.as_str(), text.clone()),
+            Value::List(list) => {
+                let texts = list.iter().map(|value| match value {
+                    Value::String(text) => text.clone(),
+                    other => panic!("an attribute with {other:?} in a list"),
+                });
+                context.add_variable_from_value(name.as_str(), texts.collect::<Vec<_>>());
+            }
         }
     }
-    match program.execute(&context).ok()? {
-        cel::Value::Bool(value) => Some(Value::Bool(value)),
-        cel::Value::Int(value) => Some(Value::Int(value)),
-        cel::Value::String(text) => Some(Value::String(text.to_string())),
+    Some(ours(program.execute(&context).ok()?))
+}
+
+fn ours(value: cel::Value) -> Value {
+    match value {
+        cel::Value::Bool(value) => Value::Bool(value),
+        cel::Value::Int(value) => Value::Int(value),
+        cel::Value::String(text) => Value::String(text.to_string()),
+        cel::Value::List(list) => Value::List(list.iter().cloned().map(ours).collect()),
         other => panic!("an expression of the subset gave {other:?}"),
     }
 }

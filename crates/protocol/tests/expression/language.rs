@@ -100,6 +100,39 @@ fn an_attribute_of_another_type_is_an_error() {
 }
 
 #[test]
+fn lists_of_texts_and_lists_as_results() {
+    let apps = ("l", Value::List(["maps", "mail"].map(text).into()));
+    let list = |values: &[Value]| Value::List(values.to_vec());
+    let given = [apps.clone(), ("i", Value::Int(7)), ("s", text("mail"))];
+    for (source, value) in [
+        ("'mail' in l", Value::Bool(true)),
+        ("s in l", Value::Bool(true)),
+        ("'chess' in l", Value::Bool(false)),
+        ("l", apps.1.clone()),
+        ("[]", list(&[])),
+        ("[i, i + 1, s]", list(&[Value::Int(7), Value::Int(8), text("mail")])),
+        ("i > 3 ? l : ['none']", apps.1),
+        ("i > 9 ? l : ['none']", list(&[text("none")])),
+        ("[i > 3 ? 1 : 0]", list(&[Value::Int(1)])),
+    ] {
+        assert_eq!(evaluate(source, &given), Ok(value), "{source}");
+    }
+    // One element without a value leaves none to the list.
+    assert_eq!(evaluate("[1, i / 0]", &given), Err(EvaluationError::DivisionByZero));
+    assert_eq!(evaluate("'x' in l", &[]), Err(EvaluationError::Missing("l".to_owned())));
+    for wrong in [text("maps"), list(&[text("maps"), Value::Int(1)])] {
+        let error = evaluate("l", &[("l", wrong)]).unwrap_err();
+        assert!(
+            matches!(error, EvaluationError::WrongType { declared: Type::List, .. }),
+            "{error}"
+        );
+    }
+    let constants = |source| compile(source).unwrap().constants();
+    let found = constants("a ? [1, 'x', i] : b ? [2 * 3] : l");
+    assert_eq!(found, [Value::Int(1), text("x"), Value::Int(6)]);
+}
+
+#[test]
 fn attributes_that_are_read() {
     let expression = compile("a ? i : j + i").unwrap();
     assert_eq!(expression.attributes().iter().collect::<Vec<_>>(), ["a", "i", "j"]);
@@ -136,8 +169,8 @@ fn refused_on_the_syntax_tree() {
         ("{'x': 1}", "a map", 1),
         ("i in {1: 2}", "`in` something that is not a list of literals", 6),
         ("T{x: 1}", "a struct", 2),
-        ("[1, 2]", "a list that is not after `in`", 1),
-        ("[1] == [1]", "a list that is not after `in`", 1),
+        ("[[1]]", "a list in a list", 2),
+        ("[l]", "a list in a list", 2),
         ("i in [j]", "an element of a list that is not a literal", 7),
         ("i in [1, -(2)]", "an element of a list that is not a literal", 10),
         ("i in [[1]]", "an element of a list that is not a literal", 7),
@@ -176,6 +209,12 @@ fn types_that_do_not_fit() {
         ("i in ['x']", "the elements after `in` must be of the type int", 7),
         ("s in ['x', 1]", "the elements after `in` must be of the type string", 12),
         ("i in []", "`in` an empty list", 6),
+        ("i in l", "`l` holds strings, so no int", 6),
+        ("l in ['x']", "`in` is for one bool, int or string, not for list", 1),
+        ("l == l", "`==` compares two values of one type, not list and list", 3),
+        ("[1] + [2]", "`+` takes two ints, not list and list", 5),
+        ("[1, a]", "the elements of a list are ints or strings, not bool", 5),
+        ("a ? l : s", "the branches of `?` are list and string: one type only", 3),
     ];
     for (source, what, column) in cases {
         let error = compile(source).expect_err(source);

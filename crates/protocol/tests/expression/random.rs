@@ -26,6 +26,10 @@ pub(crate) fn attributes(rng: &mut ChaCha20Rng) -> Attributes {
             Type::Bool => Value::Bool(below(2, rng) == 0),
             Type::Int => Value::Int(pick(&INTS, rng)),
             Type::String => Value::String(pick(&STRINGS, rng).to_owned()),
+            Type::List => {
+                let texts = (0..below(4, rng)).map(|_| pick(&STRINGS, rng).to_owned());
+                Value::List(texts.map(Value::String).collect())
+            }
         };
         if below(8, rng) > 0 {
             given.insert(name, value);
@@ -35,6 +39,11 @@ pub(crate) fn attributes(rng: &mut ChaCha20Rng) -> Attributes {
 }
 
 pub(crate) fn any_type(rng: &mut ChaCha20Rng) -> Type {
+    if below(8, rng) == 0 { Type::List } else { single_type(rng) }
+}
+
+/// A type of one value.
+fn single_type(rng: &mut ChaCha20Rng) -> Type {
     pick(&[Type::Bool, Type::Bool, Type::Int, Type::Int, Type::String], rng)
 }
 
@@ -57,14 +66,22 @@ pub(crate) fn expression(of: Type, depth: u32, rng: &mut ChaCha20Rng) -> String 
             format!("{} {sign} {}", operand(of, depth, rng), operand(of, depth, rng))
         }
         Type::String => leaf(of, rng),
+        Type::List => {
+            let elements = 0..below(4, rng);
+            let elements: Vec<String> = elements
+                .map(|_| expression(pick(&[Type::Int, Type::String], rng), depth, rng))
+                .collect();
+            format!("[{}]", elements.join(", "))
+        }
     }
 }
 
 fn boolean(depth: u32, rng: &mut ChaCha20Rng) -> String {
-    match below(8, rng) {
+    match below(9, rng) {
         0 => format!("!({})", expression(Type::Bool, depth, rng)),
+        8 => format!("{} in l", operand(Type::String, depth, rng)),
         1 => {
-            let of = any_type(rng);
+            let of = single_type(rng);
             let literals: Vec<String> = (0..1 + below(4, rng)).map(|_| literal(of, rng)).collect();
             format!("{} in [{}]", operand(of, depth, rng), literals.join(", "))
         }
@@ -76,7 +93,7 @@ fn boolean(depth: u32, rng: &mut ChaCha20Rng) -> String {
             terms.join(&format!(" {sign} "))
         }
         _ => {
-            let of = any_type(rng);
+            let of = single_type(rng);
             let signs = ["==", "!=", "<", "<=", ">", ">="];
             let sign = pick(if of == Type::Bool { &signs[..2] } else { &signs }, rng);
             format!("{} {sign} {}", operand(of, depth, rng), operand(of, depth, rng))
@@ -111,5 +128,6 @@ fn literal(of: Type, rng: &mut ChaCha20Rng) -> String {
             let text = pick(&STRINGS, rng).replace('\n', "\\n");
             format!("'{}'", text.replace('\'', "\\'"))
         }
+        Type::List => format!("[{}]", literal(pick(&[Type::Int, Type::String], rng), rng)),
     }
 }

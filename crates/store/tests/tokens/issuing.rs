@@ -7,7 +7,7 @@ use sotto_protocol::token::TokenTerms;
 use sotto_testing::arbitrary;
 use sotto_testing::keys::{rng, token_key};
 use sotto_testing::recipe::{ISSUERS, set_query};
-use sotto_wire::recipe::{EndorsedKey, Query, Recipe, Tokens, When};
+use sotto_wire::recipe::{EndorsedKey, Query, Randomizer, Recipe, Sampling, Tokens, When};
 use sotto_wire::token::{TOKEN_TYPE, Token, token_input};
 use sotto_wire::{BatchMode, Role, Time};
 
@@ -43,6 +43,8 @@ pub(crate) fn window(offset: i64) -> Time {
 pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
     let mut recipe = arbitrary::recipe(&mut rng(1));
     recipe.name = name.to_owned();
+    (recipe.randomizer, recipe.noise) = (Randomizer::None, None);
+    recipe.sampling = Sampling::new(recipe.sampling.rate);
     let mapping = "0".to_owned();
     let query = Query::Histogram { buckets: CELLS, labels: None, mapping, fallback: 0 };
     set_query(&mut recipe, query);

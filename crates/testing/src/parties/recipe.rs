@@ -128,6 +128,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         Query::Histogram { buckets: 4, labels: None, mapping: "region".to_owned(), fallback: 0 };
     let aggregator = |name: &str| Aggregator { operator: name.parse().unwrap(), url: url(name) };
     let randomizer = Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 };
+    let sampling = Sampling::new(Probability::new(1, 2).unwrap());
     Recipe {
         version: 1,
         name: name.to_owned(),
@@ -139,11 +140,11 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         ]),
         who: Who { population: 1_000_000, targeting: None },
         when: When { opens: day - DAY, closes: day + 5 * DAY, window_s: HOUR, max_window_s: DAY },
-        sampling: Sampling::new(Probability::new(1, 2).unwrap()),
+        sampling,
         randomizer,
         noise: None,
         aggregation: Aggregation {
-            vdaf: recipe_vdaf(&query, &randomizer).unwrap(),
+            vdaf: recipe_vdaf(&query, &sampling, &randomizer).unwrap(),
             min_batch: 5_000,
             batch_mode: BatchMode::TimeInterval,
         },
@@ -167,7 +168,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
 
 /// Gives the recipe this query, with the VDAF that follows from it.
 pub fn set_query(recipe: &mut Recipe, query: Query) {
-    recipe.aggregation.vdaf = recipe_vdaf(&query, &recipe.randomizer).unwrap();
+    recipe.aggregation.vdaf = recipe_vdaf(&query, &recipe.sampling, &recipe.randomizer).unwrap();
     recipe.query = query;
 }
 

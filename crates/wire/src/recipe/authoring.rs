@@ -9,6 +9,7 @@ mod fields;
 mod noise;
 mod number;
 mod place;
+mod query;
 mod randomizer;
 mod read;
 mod tokens;

@@ -1,13 +1,13 @@
 //! The rules of the format that need only the recipe itself, with a readable reason for each error.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{
-    AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Query, Recipe, RecipeVdaf,
-    When, tokens,
+    AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Recipe, RecipeVdaf, When,
+    tokens,
 };
 use crate::limits::{
-    MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER, MAX_LABEL_LEN,
+    MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER,
     MAX_PURPOSE_CHARS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN, MAX_WINDOW_S, MIN_BUCKETS,
 };
 use crate::{FormatError, KeyName};
@@ -25,13 +25,11 @@ impl Recipe {
             expression("who.targeting.predicate", &targeting.predicate)?;
         }
         when(&self.when)?;
-        if self.sampling.rate.is_zero() {
-            return refuse("sampling.rate must be above 0");
-        }
-        query(&self.query)?;
+        self.sampling.check(&self.query, &self.randomizer)?;
+        self.query.check()?;
         self.randomizer.check(&self.query)?;
         self.noise.as_ref().map_or(Ok(()), |noise| noise.check(&self.randomizer))?;
-        vdaf(&self.aggregation.vdaf)?;
+        self.aggregation.vdaf.check()?;
         at_least_one("aggregation.min_batch", self.aggregation.min_batch)?;
         privacy(&self.privacy)?;
         parties(&self.parties)?;
@@ -158,54 +156,27 @@ fn when(when: &When) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn query(query: &Query) -> Result<(), FormatError> {
-    expression("query.mapping", query.mapping())?;
-    match query {
-        Query::Count { .. } => Ok(()),
-        Query::Sum { max, fallback, .. } => {
-            at_least_one("query.max", *max)?;
-            range("query.fallback", *fallback, 0, *max)
-        }
-        Query::Histogram { buckets, labels, fallback, .. } => {
-            range("query.buckets", u64::from(*buckets), MIN_BUCKETS, MAX_BUCKETS)?;
-            range("query.fallback", u64::from(*fallback), 0, u64::from(*buckets) - 1)?;
-            labels.as_deref().map_or(Ok(()), |labels| check_labels(labels, *buckets))
+impl RecipeVdaf {
+    /// Only bounds. Whether the VDAF follows from the recipe is checked where it is derived.
+    pub fn check(&self) -> Result<(), FormatError> {
+        match *self {
+            Self::Prio3Count => Ok(()),
+            Self::Prio3Sum { max_measurement } => {
+                at_least_one("aggregation.vdaf.max_measurement", max_measurement)
+            }
+            Self::Prio3Histogram { length, chunk_length } => lengths(length, chunk_length),
+            Self::Prio3MultihotCountVec { length, chunk_length, max_weight } => {
+                lengths(length, chunk_length)?;
+                range("aggregation.vdaf.max_weight", max_weight, 1, u64::from(length))
+            }
         }
     }
 }
 
-fn check_labels(labels: &[String], buckets: u32) -> Result<(), FormatError> {
-    if labels.len() as u64 != u64::from(buckets) {
-        return refuse(format!(
-            "query.labels must have one label for each of the {buckets} buckets, not {}",
-            labels.len()
-        ));
-    }
-    for label in labels {
-        if label.trim().is_empty() || label.len() > MAX_LABEL_LEN {
-            return refuse(format!("each of query.labels must have 1 to {MAX_LABEL_LEN} bytes"));
-        }
-        visible("query.labels", label)?;
-    }
-    let distinct: BTreeSet<&String> = labels.iter().collect();
-    if distinct.len() != labels.len() {
-        return refuse("query.labels must differ from each other");
-    }
-    Ok(())
-}
-
-/// Only bounds. Whether the VDAF follows from the query is checked where it is derived.
-fn vdaf(vdaf: &RecipeVdaf) -> Result<(), FormatError> {
-    match *vdaf {
-        RecipeVdaf::Prio3Count => Ok(()),
-        RecipeVdaf::Prio3Sum { max_measurement } => {
-            at_least_one("aggregation.vdaf.max_measurement", max_measurement)
-        }
-        RecipeVdaf::Prio3Histogram { length, chunk_length } => {
-            range("aggregation.vdaf.length", u64::from(length), MIN_BUCKETS, MAX_BUCKETS)?;
-            range("aggregation.vdaf.chunk_length", u64::from(chunk_length), 1, u64::from(length))
-        }
-    }
+fn lengths(length: u32, chunk_length: u32) -> Result<(), FormatError> {
+    let length = u64::from(length);
+    range("aggregation.vdaf.length", length, MIN_BUCKETS, MAX_BUCKETS)?;
+    range("aggregation.vdaf.chunk_length", u64::from(chunk_length), 1, length)
 }
 
 fn privacy(privacy: &Privacy) -> Result<(), FormatError> {

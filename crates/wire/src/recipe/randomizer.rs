@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Query;
-use super::check::at_least_one;
+use super::check::{at_least_one, refuse};
 use crate::FormatError;
 
 /// What the device does to its measurement before sending it.
@@ -15,7 +15,17 @@ pub enum Randomizer {
     None,
     /// One of k values, where the true one has the largest probability.
     RandomizedResponse {
-        /// The local epsilon, in millionths.
+        /// The local epsilon under replacement, in millionths.
+        epsilon_micro: u64,
+    },
+    /// Each bit of a vector flipped with the same probability.
+    Rappor {
+        /// The local epsilon under deletion, in millionths.
+        epsilon_micro: u64,
+    },
+    /// A point of a projective space, likelier one that belongs to the value.
+    ProjectiveGeometry {
+        /// The local epsilon under deletion, in millionths.
         epsilon_micro: u64,
     },
 }
@@ -26,23 +36,45 @@ impl Randomizer {
         match self {
             Self::None => "none",
             Self::RandomizedResponse { .. } => "randomized_response",
+            Self::Rappor { .. } => "rappor",
+            Self::ProjectiveGeometry { .. } => "projective_geometry",
+        }
+    }
+
+    /// The kinds of queries that it answers; empty if it answers all.
+    pub fn queries(&self) -> &'static [&'static str] {
+        match self {
+            Self::None => &[],
+            Self::RandomizedResponse { .. } => &["histogram", "quantiles"],
+            Self::Rappor { .. } => {
+                &["histogram", "quantiles", "sparse_histogram", "multi_histogram"]
+            }
+            Self::ProjectiveGeometry { .. } => &["histogram", "quantiles", "sparse_histogram"],
         }
     }
 
     /// The rules of the format: the ranges of the parameters, and the queries that they apply to.
     pub fn check(&self, query: &Query) -> Result<(), FormatError> {
         match self {
-            Self::None => Ok(()),
-            Self::RandomizedResponse { epsilon_micro } => {
+            Self::None => return Ok(()),
+            Self::RandomizedResponse { epsilon_micro }
+            | Self::Rappor { epsilon_micro }
+            | Self::ProjectiveGeometry { epsilon_micro } => {
                 at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
-                match query {
-                    Query::Histogram { .. } => Ok(()),
-                    Query::Count { .. } | Query::Sum { .. } => Err(FormatError::new(format!(
-                        "randomizer.kind {} needs query.kind histogram",
-                        self.kind()
-                    ))),
-                }
             }
         }
+        if self.queries().contains(&query.kind()) {
+            return Ok(());
+        }
+        let (last, others) = self.queries().split_last().unwrap_or((&"", &[]));
+        let queries = match others {
+            [] => (*last).to_owned(),
+            _ => format!("{} or {last}", others.join(", ")),
+        };
+        refuse(format!(
+            "randomizer.kind {} needs query.kind {queries}, not {}",
+            self.kind(),
+            query.kind()
+        ))
     }
 }

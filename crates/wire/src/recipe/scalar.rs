@@ -24,6 +24,9 @@ pub struct Probability {
 }
 
 impl Probability {
+    /// The probability 0.
+    pub const ZERO: Self = Self { num: 0, den: 1 };
+
     /// The probability 1.
     pub const ONE: Self = Self { num: 1, den: 1 };
 
@@ -83,9 +86,19 @@ impl Probability {
         Self::ONE
     }
 
-    /// Whether an optional field has its default.
+    /// Whether an optional field has the default 1.
     pub(super) fn is_always(&self) -> bool {
         self.is_one()
+    }
+
+    /// 0, the default of an optional field.
+    pub(super) fn zero() -> Self {
+        Self::ZERO
+    }
+
+    /// Whether an optional field has the default 0.
+    pub(super) fn is_never(&self) -> bool {
+        self.is_zero()
     }
 }
 
@@ -273,6 +286,8 @@ pub enum AttributeType {
     Int,
     /// Text.
     String,
+    /// A list of texts.
+    Strings,
 }
 
 /// For types that JSON represents as text, by their `Display` and `FromStr`.

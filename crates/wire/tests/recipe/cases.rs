@@ -173,7 +173,9 @@ fn other_values(value: &Value) -> Vec<Value> {
     let mut others = match value {
         Value::Bool(value) => vec![json!(!value)],
         Value::Number(number) => {
-            let number = number.as_u64().unwrap();
+            let Some(number) = number.as_u64() else {
+                return vec![json!(0), json!(number.as_i64().unwrap() - 1)];
+            };
             let near = [number.saturating_sub(1), number + 1, number * 2, number / 2];
             let far = [0, 1, 2, 7, 86_400, 604_800, 1 << 32, (1 << 53) - 1, 1 << 53, u64::MAX];
             near.into_iter().chain(far).map(|other| json!(other)).collect()
@@ -182,9 +184,15 @@ fn other_values(value: &Value) -> Vec<Value> {
             let words = [
                 "count",
                 "sum",
+                "mean",
                 "histogram",
+                "quantiles",
+                "multi_histogram",
+                "sparse_histogram",
                 "none",
                 "randomized_response",
+                "rappor",
+                "projective_geometry",
                 "server_gaussian",
                 "claim",
                 "insecure_unbounded",
@@ -195,9 +203,11 @@ fn other_values(value: &Value) -> Vec<Value> {
                 "Prio3Count",
                 "Prio3Sum",
                 "Prio3Histogram",
+                "Prio3MultihotCountVec",
                 "bool",
                 "int",
                 "string",
+                "strings",
                 "best",
                 "",
                 " ",

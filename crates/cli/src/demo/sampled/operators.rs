@@ -198,7 +198,9 @@ pub(super) fn trust(
 /// Enough for the one recipe, however few devices there are and however little noise it has.
 fn budget(draft: &RecipeDraft) -> BudgetFile {
     let local = match draft.randomizer {
-        Randomizer::RandomizedResponse { epsilon_micro } => epsilon_micro as f64 / 1e6,
+        Randomizer::RandomizedResponse { epsilon_micro }
+        | Randomizer::Rappor { epsilon_micro }
+        | Randomizer::ProjectiveGeometry { epsilon_micro } => epsilon_micro as f64 / 1e6,
         Randomizer::None => 0.0,
     };
     let delta = match draft.privacy {

@@ -50,7 +50,7 @@ pub(super) fn recipe(
         log: places.log.to_string(),
         tokens: TokensDraft::InsecureNone,
     });
-    let vdaf = recipe_vdaf(&draft.query, &draft.randomizer)?;
+    let vdaf = recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?;
     let mut recipe = draft.complete(signer_file::public(author), vdaf)?;
     let judged = judgement(&recipe)?;
     if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut recipe.privacy, judged) {

@@ -11,7 +11,7 @@ use sotto_protocol::Moment;
 use sotto_protocol::admission::{Silence, check_url};
 use sotto_protocol::log::Misbehaviour;
 use sotto_protocol::receipt::audit::Releases;
-use sotto_protocol::recipe::{Assessment, show_micro};
+use sotto_protocol::recipe::{Assessment, needs_audience, show_micro};
 use sotto_protocol::trust::Trust;
 use sotto_wire::{
     Entry, EntryContent, EntryId, HpkeConfig, KeyName, KeySet, Note, PopulationResult, Recipe,
@@ -183,7 +183,7 @@ impl MonitorState {
             return;
         }
         let bytes = String::from_utf8_lossy(&entry.to_bytes()).into_owned();
-        let judged = match Assessment::new(recipe.clone()) {
+        let judged = match Assessment::at_best(recipe.clone()) {
             Err(silence) => {
                 let words = format!("{head}: {silence}");
                 report.alert(EventKind::BadRecipe, about, Some(Party::Author), words);
@@ -192,8 +192,13 @@ impl MonitorState {
             }
             Ok(assessment) => {
                 let cost = assessment.cost().map(|cost| show_micro(cost.epsilon_micro));
-                let cost =
-                    cost.map_or("no privacy promised".to_owned(), |e| format!("epsilon {e}"));
+                let cost = match cost {
+                    None => "no privacy promised".to_owned(),
+                    Some(e) if needs_audience(recipe) => {
+                        format!("epsilon {e} or more, which its certified audience decides")
+                    }
+                    Some(e) => format!("epsilon {e}"),
+                };
                 let checked = self.check_urls(recipe).and_then(|()| trust.check_token_keys(recipe));
                 match checked.and_then(|()| assessment.check_limits(trust)) {
                     Ok(()) => cost,

@@ -8,7 +8,7 @@ use sotto_crypto::note::{self, NoteError};
 use sotto_protocol::Moment;
 use sotto_protocol::admission::Silence;
 use sotto_protocol::log::{Accused, Fetch, Misbehaviour};
-use sotto_protocol::recipe::{Assessment, show_micro};
+use sotto_protocol::recipe::{Assessment, needs_audience, show_micro};
 use sotto_protocol::trust::Trust;
 use sotto_wire::{Note, Recipe, TlogPolicy};
 
@@ -249,7 +249,7 @@ fn history(
 /// Repeats the computation of a device. Returns whether the promise is kept. `breaker`: whose
 /// promise it is.
 fn promise(recipe: Recipe, trust: Option<&Trust>, breaker: Party, findings: &mut Findings) -> bool {
-    let assessment = match Assessment::new(recipe) {
+    let assessment = match Assessment::at_best(recipe) {
         Ok(assessment) => assessment,
         Err(silence) => {
             findings.against(breaker, "promise", Verdict::Bad, silence.to_string());
@@ -258,6 +258,10 @@ fn promise(recipe: Recipe, trust: Option<&Trust>, breaker: Party, findings: &mut
     };
     let min_batch = assessment.recipe().aggregation.min_batch;
     let words = match assessment.cost() {
+        Some(_) if needs_audience(assessment.recipe()) => format!(
+            "within the claim if the certified audience is large enough; nothing below {min_batch} \
+             reports"
+        ),
         Some(cost) => format!(
             "epsilon {} recomputed, within the claim; nothing below {min_batch} reports",
             show_micro(cost.epsilon_micro)

@@ -1,4 +1,4 @@
-use sotto_wire::recipe::{AttributeType, EndorsedKey, Probability, Randomizer};
+use sotto_wire::recipe::{AttributeType, EndorsedKey, Noise, Probability, Randomizer};
 
 use super::*;
 use crate::recipe::new::testing;
@@ -48,7 +48,7 @@ fn more_eyes_and_less_noise_are_weaker() {
 /// Every difference is described: otherwise an author could change a field unnoticed.
 #[test]
 fn no_field_changes_in_silence() {
-    let changes: [fn(&mut Recipe); 21] = [
+    let changes: [fn(&mut Recipe); 23] = [
         |recipe| recipe.name.push('x'),
         |recipe| recipe.purpose.push('x'),
         |recipe| recipe.author = signer("other.example"),
@@ -60,9 +60,11 @@ fn no_field_changes_in_silence() {
         |recipe| recipe.when.window_s = 1,
         |recipe| recipe.when.max_window_s -= 3_600,
         |recipe| recipe.sampling.rate = Probability::ONE,
+        |recipe| recipe.sampling.default_rate = Some(Probability::new(1, 99).unwrap()),
+        |recipe| recipe.sampling.dummy_rate = Probability::ONE,
+        |recipe| recipe.sampling.cover = Probability::ZERO,
         |recipe| labels(recipe).push("x".to_owned()),
         |recipe| recipe.randomizer = Randomizer::None,
-        |recipe| recipe.noise = Some(Noise::ServerGaussian { sigma_micro: 1_000_000 }),
         |recipe| recipe.aggregation.min_batch += 1,
         |recipe| recipe.aggregation.batch_mode = sotto_wire::BatchMode::LeaderSelected,
         |recipe| recipe.aggregation.vdaf = sotto_wire::recipe::RecipeVdaf::Prio3Count,
@@ -74,6 +76,24 @@ fn no_field_changes_in_silence() {
     for (place, change) in changes.into_iter().enumerate() {
         assert_eq!(described(change).len(), 1, "change {place}");
     }
+}
+
+/// Noise on the sum, and none.
+#[test]
+fn noise_of_the_aggregators_is_compared() {
+    let mut exact = testing::recipe();
+    exact.randomizer = Randomizer::None;
+    let noise = |sigma_micro| Recipe {
+        noise: Some(Noise::ServerGaussian { sigma_micro }),
+        ..exact.clone()
+    };
+    let said = |old: &Recipe, new: &Recipe| {
+        changes(old, new).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    let (little, much) = (noise(2_000_000), noise(3_000_000));
+    assert_eq!(said(&little, &much), "noise of each server 2 -> 3 (stronger)");
+    assert_eq!(said(&little, &exact), "values are no longer randomized (weaker)");
+    assert!(said(&exact, &little).ends_with("noise of each server 2 (stronger)"));
     assert_eq!(described(|recipe| recipe.parties.collector_hpke_config.push('x')).len(), 1);
     assert_eq!(described(|recipe| mapping(recipe).push(' ')).len(), 1);
     let changes: [fn(&mut Recipe); 6] = [

@@ -85,7 +85,10 @@ impl NewArgs {
             attributes,
             who: Who { population, targeting: self.targeting()? },
             when,
-            sampling: Sampling { rate, cover: self.cover.unwrap_or(Probability::ONE) },
+            sampling: Sampling {
+                cover: self.cover.unwrap_or(Probability::ONE),
+                ..Sampling::new(rate)
+            },
             query,
             randomizer,
             noise: None,

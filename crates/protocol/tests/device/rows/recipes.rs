@@ -43,7 +43,8 @@ fn derivation() -> Vec<Row> {
                 RecipeVdaf::Prio3Histogram { length: 4, chunk_length: 1 };
             assert_ne!(
                 plan.recipe.aggregation.vdaf,
-                recipe_vdaf(&plan.recipe.query, &plan.recipe.randomizer).unwrap()
+                recipe_vdaf(&plan.recipe.query, &plan.recipe.sampling, &plan.recipe.randomizer)
+                    .unwrap()
             );
         }),
         row("the VDAF of another query", &|plan| {

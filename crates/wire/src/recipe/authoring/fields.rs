@@ -40,7 +40,12 @@ impl Fields {
 
     /// The value of a key.
     pub(super) fn required(&mut self, key: &'static str) -> Result<Field, AuthoringError> {
-        self.optional(key).ok_or_else(|| missing(joined(&self.path, key)))
+        self.optional(key).ok_or_else(|| self.missing(key))
+    }
+
+    /// The error for a key that is not there.
+    pub(super) fn missing(&self, key: &str) -> AuthoringError {
+        missing(joined(&self.path, key))
     }
 
     /// Every remaining key with its value: for tables whose keys the author chooses.
@@ -88,14 +93,17 @@ impl Field {
         }
     }
 
-    pub(super) fn texts(self) -> Result<Vec<String>, AuthoringError> {
+    /// A list, with each element read in the same way.
+    pub(super) fn list<T>(
+        self,
+        element: impl Fn(Self) -> Result<T, AuthoringError>,
+    ) -> Result<Vec<T>, AuthoringError> {
         let Value::Array(values) = self.value else {
-            return Err(error(self.path, "must be a list of texts, like [\"a\", \"b\"]"));
+            return Err(error(self.path, "must be a list, like [1, 2] or [\"a\", \"b\"]"));
         };
-        values
-            .into_iter()
-            .enumerate()
-            .map(|(index, value)| Self { path: format!("{}[{index}]", self.path), value }.text())
+        let elements = values.into_iter().enumerate();
+        elements
+            .map(|(index, value)| element(Self { path: format!("{}[{index}]", self.path), value }))
             .collect()
     }
 
@@ -130,6 +138,14 @@ impl Field {
                 T::try_from(value).map_err(|_| error(self.path, reason))
             }
             _ => Err(error(self.path, "must be a whole number without quotes, like 1000")),
+        }
+    }
+
+    /// A whole number that may be negative.
+    pub(super) fn signed(self) -> Result<i64, AuthoringError> {
+        match self.value {
+            Value::Integer(value) => Ok(value),
+            _ => Err(error(self.path, "must be a whole number without quotes, like 18 or -5")),
         }
     }
 
@@ -236,11 +252,16 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("when.window", "\"1h\""),
     ("when.max_window", "\"7d\""),
     ("sampling.rate", "\"1/50\""),
+    ("sampling.default_rate", "\"1/1000\""),
+    ("sampling.other_rate", "\"1/2\""),
     ("query.kind", "\"histogram\""),
     ("query.mapping", "\"minutes < 15 ? 0 : 1\""),
     ("query.fallback", "2"),
     ("query.buckets", "3"),
     ("query.max", "100"),
+    ("query.most", "5"),
+    ("query.default", "0"),
+    ("query.boundaries", "[18, 30, 45, 65]"),
     ("randomizer.kind", "\"randomized_response\""),
     ("randomizer.epsilon", "4.0"),
     ("noise.kind", "\"server_gaussian\""),
@@ -251,6 +272,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("aggregation.vdaf.length", "3"),
     ("aggregation.vdaf.chunk_length", "1"),
     ("aggregation.vdaf.max_measurement", "100"),
+    ("aggregation.vdaf.max_weight", "5"),
     ("privacy.kind", "\"claim\""),
     ("privacy.epsilon", "0.05"),
     ("privacy.delta", "\"1e-9\""),

@@ -9,12 +9,19 @@ use crate::recipe::Randomizer;
 pub(super) fn read(field: Field) -> Result<Randomizer, AuthoringError> {
     let mut fields = field.table()?;
     // The parameters are read below; only the kind matters here.
-    let response = Randomizer::RandomizedResponse { epsilon_micro: 0 };
-    let kinds = [Randomizer::None, response].map(|randomizer| (randomizer.kind(), randomizer));
+    let kinds = [
+        Randomizer::None,
+        Randomizer::RandomizedResponse { epsilon_micro: 0 },
+        Randomizer::Rappor { epsilon_micro: 0 },
+        Randomizer::ProjectiveGeometry { epsilon_micro: 0 },
+    ]
+    .map(|randomizer| (randomizer.kind(), randomizer));
     let mut randomizer = fields.required("kind")?.choice(&kinds)?;
     match &mut randomizer {
         Randomizer::None => {}
-        Randomizer::RandomizedResponse { epsilon_micro } => {
+        Randomizer::RandomizedResponse { epsilon_micro }
+        | Randomizer::Rappor { epsilon_micro }
+        | Randomizer::ProjectiveGeometry { epsilon_micro } => {
             *epsilon_micro = fields.required("epsilon")?.micro()?;
         }
     }
@@ -28,6 +35,8 @@ pub(super) fn write(out: &mut Writer, randomizer: &Randomizer) {
     out.text("kind", randomizer.kind());
     match *randomizer {
         Randomizer::None => {}
-        Randomizer::RandomizedResponse { epsilon_micro } => out.micro("epsilon", epsilon_micro),
+        Randomizer::RandomizedResponse { epsilon_micro }
+        | Randomizer::Rappor { epsilon_micro }
+        | Randomizer::ProjectiveGeometry { epsilon_micro } => out.micro("epsilon", epsilon_micro),
     }
 }

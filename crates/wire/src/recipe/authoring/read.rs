@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Fields};
-use super::{AuthoringError, PartiesDraft, RecipeDraft, noise, randomizer, tokens};
+use super::{AuthoringError, PartiesDraft, RecipeDraft, noise, query, randomizer, tokens};
 use crate::BatchMode;
 use crate::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Privacy,
-    Probability, Query, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
+    Probability, RecipeVdaf, Sampling, Signer, Targeting, When, Who,
 };
 
 /// The draft in this TOML.
@@ -26,7 +26,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
     let who = who(document.required("who")?)?;
     let when = when(document.required("when")?)?;
     let sampling = sampling(document.required("sampling")?)?;
-    let query = query(document.required("query")?)?;
+    let query = query::read(document.required("query")?)?;
     let randomizer = randomizer::read(document.required("randomizer")?)?;
     let noise = document.optional("noise").map(noise::read).transpose()?;
     let aggregation = aggregation(document.required("aggregation")?)?;
@@ -66,6 +66,7 @@ fn attributes(field: Field) -> Result<BTreeMap<AttributeName, AttributeType>, Au
         ("bool", AttributeType::Bool),
         ("int", AttributeType::Int),
         ("string", AttributeType::String),
+        ("strings", AttributeType::Strings),
     ];
     field
         .table()?
@@ -107,38 +108,24 @@ fn when(field: Field) -> Result<When, AuthoringError> {
 
 fn sampling(field: Field) -> Result<Sampling, AuthoringError> {
     let mut fields = field.table()?;
-    let rate = fields.required("rate")?.probability()?;
-    let cover = fields.optional("cover").map(Field::probability).transpose()?;
-    fields.finish()?;
-    Ok(Sampling { rate, cover: cover.unwrap_or(Probability::ONE) })
-}
-
-fn query(field: Field) -> Result<Query, AuthoringError> {
-    #[derive(Clone, Copy)]
-    enum Kind {
-        Count,
-        Sum,
-        Histogram,
+    let probability = |field: Option<Field>| field.map(Field::probability).transpose();
+    let rate = probability(fields.optional("rate"))?;
+    let (default_rate, other_rate) =
+        (fields.optional("default_rate"), fields.optional("other_rate"));
+    if let (Some(_), Some(both)) = (rate, default_rate.as_ref().or(other_rate.as_ref())) {
+        return Err(both.refused("there is a rate for all devices already: keep one of the two"));
     }
-    let mut fields = field.table()?;
-    let kinds = [("count", Kind::Count), ("sum", Kind::Sum), ("histogram", Kind::Histogram)];
-    let kind = fields.required("kind")?.choice(&kinds)?;
-    let mapping = fields.required("mapping")?.text()?;
-    let fallback = fields.required("fallback")?;
-    let query = match kind {
-        Kind::Count => Query::Count { mapping, fallback: fallback.boolean()? },
-        Kind::Sum => {
-            let max = fields.required("max")?.integer()?;
-            Query::Sum { max, mapping, fallback: fallback.integer()? }
-        }
-        Kind::Histogram => {
-            let buckets = fields.required("buckets")?.integer()?;
-            let labels = fields.optional("labels").map(Field::texts).transpose()?;
-            Query::Histogram { buckets, labels, mapping, fallback: fallback.integer()? }
-        }
+    let (rate, default_rate) = match (rate, default_rate, other_rate) {
+        (Some(rate), ..) => (rate, None),
+        (None, Some(default), Some(other)) => (other.probability()?, Some(default.probability()?)),
+        (None, Some(_), None) => return Err(fields.missing("other_rate")),
+        (None, None, Some(_)) => return Err(fields.missing("default_rate")),
+        (None, None, None) => return Err(fields.missing("rate")),
     };
+    let dummy_rate = probability(fields.optional("dummy_rate"))?.unwrap_or(Probability::ZERO);
+    let cover = probability(fields.optional("cover"))?.unwrap_or(Probability::ONE);
     fields.finish()?;
-    Ok(query)
+    Ok(Sampling { rate, default_rate, dummy_rate, cover })
 }
 
 fn aggregation(field: Field) -> Result<(Option<RecipeVdaf>, u64, BatchMode), AuthoringError> {
@@ -160,7 +147,13 @@ fn vdaf(field: Field) -> Result<RecipeVdaf, AuthoringError> {
     let count = RecipeVdaf::Prio3Count;
     let sum = RecipeVdaf::Prio3Sum { max_measurement: 0 };
     let histogram = RecipeVdaf::Prio3Histogram { length: 0, chunk_length: 0 };
-    let types = [("Prio3Count", count), ("Prio3Sum", sum), ("Prio3Histogram", histogram)];
+    let multihot = RecipeVdaf::Prio3MultihotCountVec { length: 0, chunk_length: 0, max_weight: 0 };
+    let types = [
+        ("Prio3Count", count),
+        ("Prio3Sum", sum),
+        ("Prio3Histogram", histogram),
+        ("Prio3MultihotCountVec", multihot),
+    ];
     let mut vdaf = fields.required("type")?.choice(&types)?;
     match &mut vdaf {
         RecipeVdaf::Prio3Count => {}
@@ -170,6 +163,11 @@ fn vdaf(field: Field) -> Result<RecipeVdaf, AuthoringError> {
         RecipeVdaf::Prio3Histogram { length, chunk_length } => {
             *length = fields.required("length")?.integer()?;
             *chunk_length = fields.required("chunk_length")?.integer()?;
+        }
+        RecipeVdaf::Prio3MultihotCountVec { length, chunk_length, max_weight } => {
+            *length = fields.required("length")?.integer()?;
+            *chunk_length = fields.required("chunk_length")?.integer()?;
+            *max_weight = fields.required("max_weight")?.integer()?;
         }
     }
     fields.finish()?;

@@ -3,8 +3,10 @@
 use toml::Value;
 
 use super::number::show_micro;
-use super::{RecipeDraft, noise, randomizer, tokens};
-use crate::recipe::{Accountant, Adjacency, Aggregator, AttributeType, Privacy, Query, RecipeVdaf};
+use super::{RecipeDraft, noise, query, randomizer, tokens};
+use crate::recipe::{
+    Accountant, Adjacency, Aggregator, AttributeType, Privacy, RecipeVdaf, Sampling,
+};
 use crate::{BatchMode, utc};
 
 /// Above this, a float cannot represent every decimal in millionths, so text is written instead.
@@ -23,23 +25,23 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
         out.text("name", author.name.as_str());
         out.text("key", &author.key.to_string());
     }
-    out.group("attributes", "What the expressions may read from a device: bool, int or string.");
+    out.group(
+        "attributes",
+        "What the expressions may read from a device: bool, int, string or strings.",
+    );
     for (name, kind) in &draft.attributes {
         let kind = match kind {
             AttributeType::Bool => "bool",
             AttributeType::Int => "int",
             AttributeType::String => "string",
+            AttributeType::Strings => "strings",
         };
         out.text(name.as_str(), kind);
     }
     who(&mut out, draft);
     when(&mut out, draft);
-    out.group("sampling", "The probability with which each device answers.");
-    out.text("rate", &draft.sampling.rate.to_string());
-    if !draft.sampling.cover.is_one() {
-        out.text("cover", &draft.sampling.cover.to_string());
-    }
-    query(&mut out, &draft.query);
+    sampling(&mut out, &draft.sampling);
+    query::write(&mut out, &draft.query);
     randomizer::write(&mut out, &draft.randomizer);
     if let Some(noise) = &draft.noise {
         noise::write(&mut out, noise);
@@ -114,30 +116,25 @@ pub(super) fn moment(posix_seconds: u64) -> String {
     if utc::parse(&date).is_some() { date } else { posix_seconds.to_string() }
 }
 
-fn query(out: &mut Writer, query: &Query) {
-    out.group("query", "What is measured; `fallback` counts where the mapping has no value.");
-    match query {
-        Query::Count { mapping, fallback } => {
-            out.text("kind", "count");
-            out.text("mapping", mapping);
-            out.raw("fallback", fallback);
+fn sampling(out: &mut Writer, sampling: &Sampling) {
+    let Sampling { rate, default_rate, dummy_rate, cover } = sampling;
+    match default_rate {
+        None => {
+            out.group("sampling", "The probability with which each device answers.");
+            out.text("rate", &rate.to_string());
         }
-        Query::Sum { max, mapping, fallback } => {
-            out.text("kind", "sum");
-            out.raw("max", max);
-            out.text("mapping", mapping);
-            out.raw("fallback", fallback);
+        Some(default_rate) => {
+            let comment = "The probability of answering with the default value, and with another.";
+            out.group("sampling", comment);
+            out.text("default_rate", &default_rate.to_string());
+            out.text("other_rate", &rate.to_string());
         }
-        Query::Histogram { buckets, labels, mapping, fallback } => {
-            out.text("kind", "histogram");
-            out.raw("buckets", buckets);
-            if let Some(labels) = labels {
-                let labels: Vec<_> = labels.iter().map(|label| quoted(label)).collect();
-                out.raw("labels", format!("[{}]", labels.join(", ")));
-            }
-            out.text("mapping", mapping);
-            out.raw("fallback", fallback);
-        }
+    }
+    if !dummy_rate.is_zero() {
+        out.text("dummy_rate", &dummy_rate.to_string());
+    }
+    if !cover.is_one() {
+        out.text("cover", &cover.to_string());
     }
 }
 
@@ -164,6 +161,12 @@ fn aggregation(out: &mut Writer, draft: &RecipeDraft) {
             out.text("type", "Prio3Histogram");
             out.raw("length", length);
             out.raw("chunk_length", chunk_length);
+        }
+        RecipeVdaf::Prio3MultihotCountVec { length, chunk_length, max_weight } => {
+            out.text("type", "Prio3MultihotCountVec");
+            out.raw("length", length);
+            out.raw("chunk_length", chunk_length);
+            out.raw("max_weight", max_weight);
         }
     }
 }
@@ -224,6 +227,13 @@ impl Writer {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// Text as TOML spells it.
+pub(super) fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
+}
+
+/// Values as a list.
+pub(super) fn list<T: std::fmt::Display>(values: impl IntoIterator<Item = T>) -> String {
+    let values: Vec<_> = values.into_iter().map(|value| value.to_string()).collect();
+    format!("[{}]", values.join(", "))
 }

@@ -1,0 +1,200 @@
+//! The privacy that a recipe gives, by the rules of `sotto_dp::recipe`, and whether its claim holds.
+
+use sotto_dp::filter::Charge;
+use sotto_dp::mechanism::{self as mechanisms, Colluding};
+use sotto_dp::recipe::{Judgement, Law, Terms, judge};
+use sotto_dp::relay::{epsilon_of_sending, rate_among_senders};
+use sotto_dp::{Adjacency, Error, published};
+use sotto_wire::recipe::{Privacy, Probability, Recipe, Sampling};
+
+use super::mechanism::{claimed_adjacency, mechanism};
+use super::show_micro;
+use crate::admission::{Check, Silence};
+
+/// Covers the arithmetic with a few probabilities. Relative.
+const ROUNDINGS: f64 = 8.0 * f64::EPSILON;
+
+/// What a recipe with a claim costs.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// The device's own judgement, which is at most the claim.
+    pub judgement: Judgement,
+    /// The same in micro-units, rounded up.
+    pub epsilon_micro: u64,
+    /// What the ledger is charged, under replacement.
+    pub charge: Charge,
+}
+
+/// Whether the claim depends on how large the certified audience is: it protects presence, which the
+/// number of reports can tell in a small population.
+pub fn needs_audience(recipe: &Recipe) -> bool {
+    let neighbours = claimed_adjacency(&recipe.privacy);
+    recipe.who.targeting.is_some() && neighbours == Adjacency::AddRemove
+}
+
+/// The judgement of a recipe of which nobody has certified an audience.
+pub fn judgement(recipe: &Recipe) -> Result<Option<Judgement>, Error> {
+    judgement_of(recipe, None)
+}
+
+/// Judges the recipe by the device's rules: half of the other devices are honest, the count is
+/// seen, the worst population, and whoever sees the result may know who sent something: a relay
+/// does. Returns `None` if the recipe claims nothing.
+///
+/// Among those who sent something, the rate is higher than among all, unless everybody sends cover.
+/// The larger epsilon counts. `certified` is the number of devices in a certified audience.
+pub fn judgement_of(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Judgement>, Error> {
+    let unseen = judgement_of_unseen(recipe, certified)?;
+    let Sampling { rate, dummy_rate, cover, .. } = &recipe.sampling;
+    if cover.is_one() {
+        return Ok(unseen);
+    }
+    // Tails: a dummy, or else cover.
+    let [dummy_low, dummy_high] = ends(dummy_rate);
+    let covered = (1.0 - dummy_high) * at_most(cover) * (1.0 - ROUNDINGS);
+    let instead = (dummy_low + covered) * (1.0 - ROUNDINGS);
+    let rate = rate_among_senders(at_least(rate), instead.clamp(0.0, 1.0))?;
+    // Of those who sent something and did not take part, these sent a dummy.
+    let dummies = match dummy_rate.is_zero() {
+        true => [0.0; 2],
+        false => {
+            let part = dummy_rate.to_f64();
+            let part = part / (part + (1.0 - part) * cover.to_f64());
+            [part * (1.0 - ROUNDINGS), (part * (1.0 + ROUNDINGS)).min(1.0)]
+        }
+    };
+    let seen = judgement_at(recipe, certified, rate, dummies)?;
+    Ok(larger(unseen, seen))
+}
+
+/// The same, against somebody who does not see who sends something.
+pub fn judgement_of_unseen(
+    recipe: &Recipe,
+    certified: Option<u64>,
+) -> Result<Option<Judgement>, Error> {
+    let Sampling { rate, dummy_rate, .. } = &recipe.sampling;
+    judgement_at(recipe, certified, at_least(rate), ends(dummy_rate))
+}
+
+/// The judgement at this rate. Dummies can make epsilon larger or smaller, so both ends of the
+/// numbers around their rate are judged.
+fn judgement_at(
+    recipe: &Recipe,
+    certified: Option<u64>,
+    rate: f64,
+    dummy_rates: [f64; 2],
+) -> Result<Option<Judgement>, Error> {
+    let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
+    if recipe.sampling.default_rate.is_some() {
+        return Err(Error::Unsupported {
+            what: "a claim for a recipe whose sampling rate depends on the answer",
+            hint: "give all devices one rate, sampling.rate",
+        });
+    }
+    let law = mechanism(recipe)?.law();
+    let judged = |dummy_rate: f64| {
+        let min_batch = recipe.aggregation.min_batch;
+        let terms = Terms { law, rate, dummy_rate, min_batch, rounds: *rounds };
+        judge(&terms, certified, at_most(delta)).map(Some)
+    };
+    let [low, high] = dummy_rates;
+    match low == high {
+        true => judged(low),
+        false => Ok(larger(judged(low)?, judged(high)?)),
+    }
+}
+
+/// The one with the larger epsilon.
+fn larger(one: Option<Judgement>, other: Option<Judgement>) -> Option<Judgement> {
+    let both = one.into_iter().chain(other);
+    both.max_by(|one, other| one.epsilon.total_cmp(&other.epsilon))
+}
+
+/// What remains of a recipe's claim if both aggregators collude; `None` if nothing does. If the
+/// rate depends on the answer, the number of reports says something about it.
+pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
+    let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
+    if recipe.sampling.default_rate.is_some() {
+        return Ok(None);
+    }
+    let (population, rate) = (recipe.who.population, &recipe.sampling.rate);
+    let (rate_low, rate_high) = (at_most(rate), at_least(rate));
+    let sampling = mechanisms::Sampling { population, rate_low, rate_high };
+    mechanism(recipe)?.colluding(&sampling, at_most(delta))
+}
+
+/// What the relay learns about the answer from whether a device sends something. It is 0 unless the
+/// rate depends on the answer. `covered` says whether devices send cover at all.
+pub fn sending_epsilon(recipe: &Recipe, covered: bool) -> Result<f64, Error> {
+    let Sampling { rate, default_rate, dummy_rate, cover } = &recipe.sampling;
+    let Some(default_rate) = default_rate else { return Ok(0.0) };
+    let cover = if covered { at_most(cover) } else { 0.0 };
+    let [dummy_rate, _] = ends(dummy_rate);
+    epsilon_of_sending((at_most(default_rate), at_least(rate)), dummy_rate, cover, 0.0)
+}
+
+/// What the device is charged, if the claim is not below what it computes itself.
+pub(super) fn price(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Cost>, Silence> {
+    let refuse = |reason: String| Silence::new(Check::Claim, reason);
+    let judged = judgement_of(recipe, certified).map_err(|error| refuse(error.to_string()))?;
+    let (Some(judgement), Privacy::Claim { epsilon_micro: claimed, .. }) =
+        (judged, &recipe.privacy)
+    else {
+        return Ok(None);
+    };
+    let neighbours = claimed_adjacency(&recipe.privacy);
+    if judgement.adjacency != neighbours && judgement.epsilon.is_finite() {
+        let holds = judgement.adjacency;
+        return Err(refuse(format!(
+            "the claim is for {neighbours} neighbours, but the guarantee holds for {holds} ones"
+        )));
+    }
+    let epsilon_micro = published(judgement.epsilon)
+        .map_err(|_| refuse(no_epsilon(recipe, &judgement, certified)))?;
+    if epsilon_micro > *claimed {
+        return Err(refuse(format!(
+            "it claims epsilon {}, but its parameters imply {}: claim that, or more",
+            show_micro(*claimed),
+            show_micro(epsilon_micro)
+        )));
+    }
+    let charge = Charge::replacing(judgement.epsilon, judgement.delta, judgement.adjacency)
+        .map_err(|error| refuse(error.to_string()))?;
+    Ok(Some(Cost { judgement, epsilon_micro, charge }))
+}
+
+/// Why no epsilon holds, and what to do.
+fn no_epsilon(recipe: &Recipe, judgement: &Judgement, certified: Option<u64>) -> String {
+    let exact = mechanism(recipe).is_ok_and(|mechanism| mechanism.law() == Law::Exact);
+    let hint = match (judgement.adjacency, certified) {
+        _ if exact => "values are exact: add a randomizer, or [noise]",
+        (Adjacency::AddRemove, None) => {
+            "the number of reports shows whether a device is there. Claim adjacency \"replace\", or \
+             ask an audience whose size a logged result certifies ([who.targeting])"
+        }
+        (Adjacency::AddRemove, Some(_)) => {
+            "the number of reports shows whether a device is there. The certified audience is too \
+             small to hide it"
+        }
+        _ => "the noise is too small, or the batch",
+    };
+    format!("its parameters imply no finite epsilon: {hint}")
+}
+
+/// Numbers around a probability; both are the probability if it is exact.
+fn ends(probability: &Probability) -> [f64; 2] {
+    match probability.den().is_power_of_two() {
+        true => [probability.to_f64(); 2],
+        false => [at_most(probability), at_least(probability)],
+    }
+}
+
+/// A probability as a number that is not below it.
+fn at_least(probability: &Probability) -> f64 {
+    probability.to_f64().next_up().min(1.0)
+}
+
+/// A probability as a number that is not above it.
+fn at_most(probability: &Probability) -> f64 {
+    if probability.is_one() { 1.0 } else { probability.to_f64().next_down().max(0.0) }
+}

@@ -1,0 +1,402 @@
+//! What each kind of query makes of a device's data, with what probability it is sent, and what a
+//! claim about it costs.
+
+use std::sync::Arc;
+
+use sotto_dp::mechanism::Value as Answer;
+use sotto_dp::recipe::{Terms, judge};
+use sotto_protocol::admission::{Admitted, Assessments, Check, View};
+use sotto_protocol::client::is_cover;
+use sotto_protocol::device::{Change, DeviceStore, advance, consider, toss};
+use sotto_protocol::expression::{Attributes, Value};
+use sotto_protocol::recipe::windows::RateRule;
+use sotto_protocol::recipe::{
+    Assessment, check_mapping, colluding, judgement_of, mechanism, recipe_vdaf, sending_epsilon,
+};
+use sotto_testing::keys::rng;
+use sotto_testing::recipe::{recipe, set_query};
+use sotto_testing::world::{Plan, World};
+use sotto_vdaf::Measurement;
+use sotto_wire::recipe::{
+    Adjacency, AttributeType, Noise, Privacy, Probability, Query, Randomizer, Recipe, RecipeVdaf,
+};
+
+fn part(num: u64, den: u64) -> Probability {
+    Probability::new(num, den).unwrap()
+}
+
+fn text(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+/// A recipe without a claim that asks this.
+fn asking(query: Query, randomizer: Randomizer) -> Recipe {
+    let mut recipe = recipe("kinds");
+    recipe.attributes.insert("apps".parse().unwrap(), AttributeType::Strings);
+    recipe.randomizer = randomizer;
+    recipe.privacy = Privacy::InsecureUnbounded;
+    set_query(&mut recipe, query);
+    recipe
+}
+
+fn mean(mapping: &str) -> Query {
+    Query::Mean { max: 9, mapping: mapping.to_owned(), fallback: 4 }
+}
+
+fn ages() -> Query {
+    let (boundaries, mapping) = (vec![-5, 18, 65], "region".to_owned());
+    Query::Quantiles { boundaries, quantiles: Query::quartiles(), mapping, fallback: 20 }
+}
+
+fn apps(mapping: &str) -> Query {
+    Query::MultiHistogram {
+        buckets: 4,
+        labels: Some(["maps", "mail", "chess", "none"].map(str::to_owned).into()),
+        most: 2,
+        mapping: mapping.to_owned(),
+        fallback: vec![3],
+    }
+}
+
+fn sparse() -> Query {
+    Query::SparseHistogram { buckets: 4, labels: None, mapping: "region".to_owned(), default: 1 }
+}
+
+fn region(number: i64) -> Attributes {
+    [("region".to_owned(), Value::Int(number))].into()
+}
+
+fn having(apps: &[&str]) -> Attributes {
+    [("apps".to_owned(), Value::List(apps.iter().map(|app| text(app)).collect()))].into()
+}
+
+fn bits(bits: [u8; 4]) -> Measurement {
+    Measurement::MultihotCountVec(bits.map(|bit| bit == 1).into())
+}
+
+/// Every device has an answer, whatever it knows about itself.
+#[test]
+fn every_kind_has_an_answer_for_every_device() {
+    let labels = |labels: &[u32]| Answer::Labels(labels.to_vec());
+    for (query, attributes, answer) in [
+        (mean("region"), region(9), Answer::Number(9)),
+        (mean("region"), region(10), Answer::Number(4)),
+        (mean("region"), Attributes::new(), Answer::Number(4)),
+        (ages(), region(i64::MIN), Answer::OneHot(0)),
+        (ages(), region(-6), Answer::OneHot(0)),
+        (ages(), region(-5), Answer::OneHot(1)),
+        (ages(), region(17), Answer::OneHot(1)),
+        (ages(), region(18), Answer::OneHot(2)),
+        (ages(), region(i64::MAX), Answer::OneHot(3)),
+        (ages(), Attributes::new(), Answer::OneHot(2)),
+        (sparse(), region(3), Answer::OneHot(3)),
+        (sparse(), region(4), Answer::OneHot(1)),
+        (sparse(), Attributes::new(), Answer::OneHot(1)),
+        (apps("apps"), having(&["chess", "maps"]), labels(&[0, 2])),
+        (apps("apps"), having(&[]), labels(&[])),
+        // What is unknown does not count, and nothing counts twice.
+        (apps("apps"), having(&["x", "mail", "mail", "none"]), labels(&[1, 3])),
+        // The first two.
+        (apps("apps"), having(&["none", "chess", "maps"]), labels(&[2, 3])),
+        (apps("apps"), Attributes::new(), labels(&[3])),
+        (apps("[region, 'mail', region / 0]"), region(2), labels(&[3])),
+        (apps("[region, 'mail', 0]"), region(2), labels(&[1, 2])),
+        (apps("region > 1 ? ['maps'] : []"), region(1), labels(&[])),
+    ] {
+        let assessment = Assessment::new(asking(query.clone(), Randomizer::None)).unwrap();
+        assert_eq!(assessment.answer(&attributes), answer, "{query:?} {attributes:?}");
+    }
+}
+
+#[test]
+fn exact_answers_are_sent_as_the_vdaf_takes_them() {
+    let sent = |query: &Query, dummy_rate, attributes: &Attributes| {
+        let mut recipe = asking(query.clone(), Randomizer::None);
+        recipe.sampling.dummy_rate = dummy_rate;
+        set_query(&mut recipe, query.clone());
+        let assessment = Assessment::new(recipe.clone()).unwrap();
+        let mut rng = rng(1);
+        let sent = assessment.randomized(attributes, &mut rng);
+        (recipe.aggregation.vdaf, sent, assessment.dummy(&mut rng))
+    };
+    let (never, some) = (Probability::ZERO, part(1, 4));
+    let histogram = |length| RecipeVdaf::Prio3Histogram { length, chunk_length: 2 };
+    let several =
+        |max_weight| RecipeVdaf::Prio3MultihotCountVec { length: 4, chunk_length: 2, max_weight };
+    let one_hot = (histogram(4), Measurement::Histogram(2), None);
+    assert_eq!(sent(&ages(), never, &region(20)), one_hot);
+    // A dummy is in no bucket, so devices with an answer may be in none either.
+    let nothing = || Some(bits([0; 4]));
+    let chosen = (several(1), bits([0, 0, 1, 0]), nothing());
+    assert_eq!(sent(&ages(), some, &region(20)), chosen);
+    assert_eq!(sent(&sparse(), never, &region(2)), chosen);
+    assert_eq!(sent(&sparse(), never, &region(1)), (several(1), bits([0; 4]), nothing()));
+    let two = (several(2), bits([1, 0, 1, 0]), nothing());
+    assert_eq!(sent(&apps("apps"), never, &having(&["chess", "maps"])), two);
+    let number = (
+        RecipeVdaf::Prio3Sum { max_measurement: 9 },
+        Measurement::Sum(7),
+        Some(Measurement::Sum(0)),
+    );
+    assert_eq!(sent(&mean("region"), some, &region(7)), number);
+}
+
+/// The default is a point like the others where a report names a point, and nothing elsewhere.
+#[test]
+fn the_default_of_needles_is_randomized_like_the_others() {
+    let epsilon_micro = 60_000_000;
+    let mut rng = rng(2);
+    let rappor = Assessment::new(asking(sparse(), Randomizer::Rappor { epsilon_micro })).unwrap();
+    // With this epsilon hardly anything is random: a flip has a probability of e^-60.
+    assert_eq!(rappor.randomized(&region(1), &mut rng), bits([0; 4]));
+    assert_eq!(rappor.randomized(&region(3), &mut rng), bits([0, 0, 0, 1]));
+    assert_eq!(rappor.dummy(&mut rng), Some(bits([0; 4])));
+    let geometry = asking(sparse(), Randomizer::ProjectiveGeometry { epsilon_micro: 1_000_000 });
+    assert!(matches!(geometry.aggregation.vdaf, RecipeVdaf::Prio3Histogram { .. }));
+    let geometry = Assessment::new(geometry).unwrap();
+    assert!(matches!(geometry.randomized(&region(1), &mut rng), Measurement::Histogram(_)));
+    assert_eq!(geometry.dummy(&mut rng), None);
+}
+
+#[test]
+fn constants_of_every_kind_must_be_counted_somewhere() {
+    let attributes = [
+        ("region".parse().unwrap(), AttributeType::Int),
+        ("apps".parse().unwrap(), AttributeType::Strings),
+    ]
+    .into();
+    let check = |query: Query| check_mapping(&query, &attributes);
+    for good in [apps("['maps', 3, region]"), apps("region > 1 ? apps : [0]"), mean("9"), ages()] {
+        check(good).unwrap();
+    }
+    for (bad, part) in [
+        (apps("['maps', 'x']"), "it can give \"x\", which is counted nowhere"),
+        (apps("[4]"), "column 2: it can give 4"),
+        (apps("region"), "the mapping gives int, not list: write it in brackets: `[value]`"),
+        (mean("10"), "write a number from 0 to 9"),
+        (mean("apps"), "the mapping gives list, not int"),
+        (sparse_at("region > 1 ? 4 : 0"), "write a bucket from 0 to 3"),
+    ] {
+        let reason = check(bad).unwrap_err();
+        assert!(reason.contains(part), "{reason}");
+    }
+}
+
+fn sparse_at(mapping: &str) -> Query {
+    Query::SparseHistogram { buckets: 4, labels: None, mapping: mapping.to_owned(), default: 1 }
+}
+
+/// A world whose recipe has dummies, needles and half-hearted cover.
+fn needles() -> Plan {
+    let mut plan = Plan::new();
+    plan.recipe.randomizer = Randomizer::None;
+    plan.recipe.privacy = Privacy::InsecureUnbounded;
+    plan.trust.insecure_exact = true;
+    plan.trust.floors.max_sending_epsilon = 10.0;
+    let sampling = &mut plan.recipe.sampling;
+    (sampling.default_rate, sampling.rate) = (Some(part(1, 8)), part(1, 2));
+    (sampling.dummy_rate, sampling.cover) = (part(1, 4), part(1, 3));
+    set_query(&mut plan.recipe, sparse());
+    plan
+}
+
+fn admitted(world: &World) -> (Arc<Admitted>, View) {
+    let view = View::open(&world.log.view.to_bytes(), &world.trust).unwrap();
+    let admitted = Assessments::default().admit(&world.offer(), &view, &world.trust).unwrap();
+    (Arc::new(admitted), view)
+}
+
+const TOSSES: u32 = 3_000;
+/// Ten frequencies: one is further away than this from its probability in one of 10^9 runs
+/// (Hoeffding, `2 exp(-2 n x^2) = 1e-10`).
+const FAR: f64 = 0.063;
+
+/// The parts of all devices that send a report, cover, and nothing.
+fn frequencies(plan: &Plan, seed: u64) -> [f64; 2] {
+    let world = plan.build();
+    let (admitted, view) = admitted(&world);
+    let mut store = world.device();
+    let mut reader = sotto_protocol::log::Reader::new(world.log.files.clone());
+    let (old, new) = (store.state().log_size(&view.checkpoint().origin).unwrap(), &view);
+    let proof = reader.consistency(old, new.checkpoint().size).unwrap();
+    let seen = advance(store.state(), &view, &proof, &world.trust, world.now).unwrap();
+    store.commit(seen.unwrap()).unwrap();
+    let (host, mut rng) = (world.host(), rng(seed));
+    let mut counts = [0; 2];
+    for _ in 0..TOSSES {
+        let step =
+            consider(store.state(), &admitted, &view, &world.trust, &host, world.now, &mut rng);
+        match toss(step.unwrap().ticket, &host, &mut rng).unwrap() {
+            Some(Change::Answered { pending, .. }) => {
+                counts[usize::from(is_cover(&pending.report))] += 1;
+            }
+            None => {}
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+    counts.map(|count| f64::from(count) / f64::from(TOSSES))
+}
+
+#[test]
+fn rates_dummies_and_cover_are_tossed_with_their_probabilities() {
+    let mut plan = needles();
+    for (number, rate) in [(1, 0.125), (3, 0.5), (99, 0.125)] {
+        plan.attributes.insert("region".to_owned(), Value::Int(number));
+        let [report, cover] = frequencies(&plan, number as u64);
+        let expected = rate + (1.0 - rate) * 0.25;
+        assert!((report - expected).abs() < FAR, "{number}: {report} is not {expected}");
+        let expected = (1.0 - rate) * 0.75 / 3.0;
+        assert!((cover - expected).abs() < FAR, "{number}: cover {cover} is not {expected}");
+    }
+    // A device outside of the audience sends as often, and only cover.
+    plan.target();
+    plan.attributes.insert("region".to_owned(), Value::Int(3));
+    plan.attributes.insert("tier".to_owned(), text("silver"));
+    let [report, cover] = frequencies(&plan, 7);
+    assert_eq!(report, 0.0);
+    let expected = 0.5 + 0.5 * 0.5;
+    assert!((cover - expected).abs() < FAR, "{cover} is not {expected}");
+}
+
+/// The relay sees who sends. The device refuses to let it learn much from that.
+#[test]
+fn what_sending_tells_is_capped() {
+    let mut plan = needles();
+    let exact = (0.75_f64 / 0.5625).ln().max((0.4375_f64 / 0.25).ln());
+    let found = sending_epsilon(&plan.recipe, true).unwrap();
+    assert!(found >= exact && found < exact + 1e-12, "{found} {exact}");
+    let refused = |plan: &Plan| {
+        let world = plan.build();
+        world.decide(&mut world.device(), &world.offer()).err()
+    };
+    assert!(refused(&plan).is_none());
+    plan.trust.floors.max_sending_epsilon = exact - 1e-9;
+    let silence = refused(&plan).unwrap();
+    assert_eq!(silence.check, Check::Floors);
+    assert!(silence.reason.contains("with sampling.cover 1 it learns nothing"), "{silence}");
+    // Nothing is learnt where everybody sends, or all rates are the same.
+    plan.trust.floors.max_sending_epsilon = 0.0;
+    plan.recipe.sampling.cover = Probability::ONE;
+    assert!(refused(&plan).is_none());
+    plan.recipe.sampling.cover = Probability::ZERO;
+    assert!(refused(&plan).is_some());
+    plan.recipe.sampling.default_rate = None;
+    assert!(refused(&plan).is_none());
+}
+
+/// A recipe with a claim, for 100,000 reports and more.
+fn claiming(query: Query, adjacency: Adjacency, sigma: u64) -> Recipe {
+    let mut recipe = asking(query, Randomizer::None);
+    recipe.noise = Some(Noise::ServerGaussian { sigma_micro: sigma * 1_000_000 });
+    recipe.aggregation.min_batch = 100_000;
+    recipe.privacy = Privacy::Claim {
+        epsilon_micro: 1,
+        delta: part(1, 100_000_000),
+        adjacency,
+        accountant: sotto_wire::recipe::Accountant::Best,
+        rounds: 1,
+    };
+    recipe
+}
+
+fn epsilon(recipe: &Recipe, certified: Option<u64>) -> f64 {
+    judgement_of(recipe, certified).unwrap().unwrap().epsilon
+}
+
+#[test]
+fn noise_of_the_aggregators_is_judged_by_what_the_claim_protects() {
+    for query in [mean("region"), ages(), apps("apps"), sparse()] {
+        let replace = claiming(query.clone(), Adjacency::Replace, 100);
+        let found = judgement_of(&replace, None).unwrap().unwrap();
+        assert_eq!(found.adjacency, sotto_dp::Adjacency::Replace);
+        assert!(found.epsilon > 0.0 && found.epsilon < 1.0, "{query:?}: {}", found.epsilon);
+        assert_eq!(epsilon(&replace, Some(1 << 30)), found.epsilon);
+        let present = claiming(query, Adjacency::AddRemove, 100);
+        assert_eq!(judgement_of(&present, None).unwrap().unwrap().epsilon, f64::INFINITY);
+        let certified = judgement_of(&present, Some(1_000_000)).unwrap().unwrap();
+        assert_eq!(certified.adjacency, sotto_dp::Adjacency::AddRemove);
+        assert!(certified.epsilon < 1.0, "{}", certified.epsilon);
+        // More noise costs less.
+        let less = claiming(present.query.clone(), Adjacency::AddRemove, 200);
+        assert!(epsilon(&less, Some(1_000_000)) < certified.epsilon);
+    }
+}
+
+#[test]
+fn dummies_count_for_epsilon_and_for_the_size_of_batches() {
+    let with = |dummy_rate| {
+        let mut recipe = claiming(mean("region"), Adjacency::AddRemove, 100);
+        recipe.sampling.rate = part(1, 100);
+        recipe.sampling.dummy_rate = dummy_rate;
+        recipe
+    };
+    let (without, some) = (with(Probability::ZERO), with(part(1, 4)));
+    let exact = Terms {
+        law: mechanism(&some).unwrap().law(),
+        rate: 0.01_f64.next_up(),
+        dummy_rate: 0.25,
+        min_batch: 100_000,
+        rounds: 1,
+    };
+    let judged = judge(&exact, Some(1 << 28), 1e-8_f64.next_down()).unwrap().epsilon;
+    assert_eq!(epsilon(&some, Some(1 << 28)), judged);
+    assert_ne!(epsilon(&without, Some(1 << 28)), judged);
+    // 2 (q + (1 - q) q') of the audience, over the whole life of five days and in one.
+    let most = |recipe: &Recipe| RateRule::new(recipe, 3_000).most_in(recipe.when.max_window_s);
+    let share = |recipe: &Recipe, all: u64| {
+        all * recipe.when.max_window_s / (recipe.when.closes - recipe.when.opens)
+    };
+    assert_eq!(most(&without), share(&without, 60));
+    assert_eq!(most(&some), share(&some, 60 + 1_485));
+}
+
+/// With less cover the relay knows more about who took part, and dummies are among those who sent.
+#[test]
+fn senders_are_judged_with_their_dummies() {
+    let mut recipe = claiming(mean("region"), Adjacency::Replace, 100);
+    (recipe.sampling.rate, recipe.sampling.dummy_rate) = (part(1, 8), part(1, 4));
+    let covered = epsilon(&recipe, None);
+    recipe.sampling.cover = part(1, 2);
+    let half_covered = epsilon(&recipe, None);
+    recipe.sampling.cover = Probability::ZERO;
+    let uncovered = epsilon(&recipe, None);
+    assert!(covered < half_covered && half_covered < uncovered);
+    // Among those who sent, one in 2.75 took part, and the others are dummies: as if those were
+    // the rates of a recipe with cover.
+    (recipe.sampling.rate, recipe.sampling.dummy_rate) = (part(4, 11), Probability::ONE);
+    recipe.sampling.cover = Probability::ONE;
+    let senders = epsilon(&recipe, None);
+    assert!((uncovered / senders - 1.0).abs() < 1e-6, "{uncovered} {senders}");
+}
+
+#[test]
+fn no_claim_holds_yet_where_the_rate_depends_on_the_answer() {
+    let mut recipe = claiming(sparse(), Adjacency::Replace, 1_000);
+    recipe.sampling.default_rate = Some(part(1, 100));
+    let error = judgement_of(&recipe, Some(1 << 30)).unwrap_err().to_string();
+    assert!(error.contains("give all devices one rate, sampling.rate"), "{error}");
+    assert_eq!(colluding(&recipe).unwrap(), None);
+}
+
+#[test]
+fn every_randomizer_has_its_mechanism_and_its_vdaf() {
+    let epsilon_micro = 2_000_000;
+    let rappor = Randomizer::Rappor { epsilon_micro };
+    let geometry = Randomizer::ProjectiveGeometry { epsilon_micro };
+    let response = Randomizer::RandomizedResponse { epsilon_micro };
+    for (query, randomizer, kind) in [
+        (ages(), rappor, "rappor"),
+        (apps("apps"), rappor, "rappor"),
+        (sparse(), geometry, "projective_geometry"),
+        (ages(), response, "randomized_response"),
+    ] {
+        let recipe = asking(query, randomizer);
+        assert_eq!(mechanism(&recipe).unwrap().kind(), kind);
+        Assessment::new(recipe).unwrap();
+    }
+    let mut sampling = recipe("kinds").sampling;
+    sampling.dummy_rate = part(1, 2);
+    for named in [geometry, response] {
+        assert!(recipe_vdaf(&ages(), &sampling, &named).is_err(), "{named:?} has no dummies");
+    }
+}

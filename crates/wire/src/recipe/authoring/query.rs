@@ -1,0 +1,125 @@
+//! The query of a draft, in TOML.
+
+use super::AuthoringError;
+use super::fields::{Field, Fields};
+use super::write::{Writer, list, quoted};
+use crate::recipe::{Probability, Query};
+
+/// The kinds of queries.
+#[derive(Clone, Copy)]
+enum Kind {
+    Count,
+    Sum,
+    Mean,
+    Histogram,
+    Quantiles,
+    MultiHistogram,
+    SparseHistogram,
+}
+
+const KINDS: [(&str, Kind); 7] = [
+    ("count", Kind::Count),
+    ("sum", Kind::Sum),
+    ("mean", Kind::Mean),
+    ("histogram", Kind::Histogram),
+    ("quantiles", Kind::Quantiles),
+    ("multi_histogram", Kind::MultiHistogram),
+    ("sparse_histogram", Kind::SparseHistogram),
+];
+
+/// The query in the table `[query]`.
+pub(super) fn read(field: Field) -> Result<Query, AuthoringError> {
+    let mut fields = field.table()?;
+    let kind = fields.required("kind")?.choice(&KINDS)?;
+    let mapping = fields.required("mapping")?.text()?;
+    let query = match kind {
+        Kind::Count => Query::Count { mapping, fallback: fields.required("fallback")?.boolean()? },
+        Kind::Sum => {
+            let fallback = fields.required("fallback")?;
+            let max = fields.required("max")?.integer()?;
+            Query::Sum { max, mapping, fallback: fallback.integer()? }
+        }
+        Kind::Mean => {
+            let fallback = fields.required("fallback")?;
+            let max = fields.required("max")?.integer()?;
+            Query::Mean { max, mapping, fallback: fallback.integer()? }
+        }
+        Kind::Histogram => {
+            let fallback = fields.required("fallback")?;
+            let (buckets, labels) = buckets(&mut fields)?;
+            Query::Histogram { buckets, labels, mapping, fallback: fallback.integer()? }
+        }
+        Kind::Quantiles => {
+            let fallback = fields.required("fallback")?.signed()?;
+            let boundaries = fields.required("boundaries")?.list(Field::signed)?;
+            let quantiles = fields.optional("quantiles");
+            let quantiles = quantiles.map(|field| field.list(Field::probability)).transpose()?;
+            let quantiles = quantiles.unwrap_or_else(Query::quartiles);
+            Query::Quantiles { boundaries, quantiles, mapping, fallback }
+        }
+        Kind::MultiHistogram => {
+            let fallback = fields.required("fallback")?.list(Field::integer)?;
+            let (buckets, labels) = buckets(&mut fields)?;
+            let most = fields.required("most")?.integer()?;
+            Query::MultiHistogram { buckets, labels, most, mapping, fallback }
+        }
+        Kind::SparseHistogram => {
+            let default = fields.required("default")?.integer()?;
+            let (buckets, labels) = buckets(&mut fields)?;
+            Query::SparseHistogram { buckets, labels, mapping, default }
+        }
+    };
+    fields.finish()?;
+    Ok(query)
+}
+
+fn buckets(fields: &mut Fields) -> Result<(u32, Option<Vec<String>>), AuthoringError> {
+    let buckets = fields.required("buckets")?.integer()?;
+    let labels = fields.optional("labels").map(|field| field.list(Field::text)).transpose()?;
+    Ok((buckets, labels))
+}
+
+/// Writes the table `[query]`.
+pub(super) fn write(out: &mut Writer, query: &Query) {
+    let comment = match query {
+        Query::SparseHistogram { .. } => {
+            "What is measured; `default` also counts where the mapping has no value."
+        }
+        _ => "What is measured; `fallback` counts where the mapping has no value.",
+    };
+    out.group("query", comment);
+    out.text("kind", query.kind());
+    match query {
+        Query::Sum { max, .. } | Query::Mean { max, .. } => out.raw("max", max),
+        Query::Quantiles { boundaries, quantiles, .. } => {
+            out.raw("boundaries", list(boundaries));
+            if *quantiles != Query::quartiles() {
+                let quoted: Vec<_> = quantiles.iter().map(Probability::to_string).collect();
+                out.raw("quantiles", texts(&quoted));
+            }
+        }
+        _ => {}
+    }
+    if let (Some(buckets), false) = (query.buckets(), matches!(query, Query::Quantiles { .. })) {
+        out.raw("buckets", buckets);
+    }
+    if let Some(labels) = query.labels() {
+        out.raw("labels", texts(labels));
+    }
+    if let Query::MultiHistogram { most, .. } = query {
+        out.raw("most", most);
+    }
+    out.text("mapping", query.mapping());
+    match query {
+        Query::Count { fallback, .. } => out.raw("fallback", fallback),
+        Query::Sum { fallback, .. } | Query::Mean { fallback, .. } => out.raw("fallback", fallback),
+        Query::Histogram { fallback, .. } => out.raw("fallback", fallback),
+        Query::Quantiles { fallback, .. } => out.raw("fallback", fallback),
+        Query::MultiHistogram { fallback, .. } => out.raw("fallback", list(fallback)),
+        Query::SparseHistogram { default, .. } => out.raw("default", default),
+    }
+}
+
+fn texts(texts: &[String]) -> String {
+    list(texts.iter().map(|text| quoted(text)))
+}
