@@ -162,6 +162,37 @@ impl Screens {
         let to = [&["leader.key", "--out", "ch.result", "--leader"], &keys[..]].concat();
         self.show(folder, "recipe certify", 0, &[&certify[..], &more, &to].concat());
         self.tokens(folder);
+        self.kinds(folder);
+    }
+
+    /// Recipes of other kinds, protected in other ways.
+    fn kinds(&mut self, folder: &Path) {
+        let (labels, rest) = (["--labels", "maps,mail,chess"], &NEW[13..]);
+        let mean = ["--kind", "mean", "--max", "240", "--mapping", "minutes", "--sigma", "5000"];
+        let several = ["--kind", "multi_histogram", "--most", "2", "--mapping", "apps"];
+        let needles = ["--kind", "sparse_histogram", "--mapping", "minutes < 99 ? 0 : 1"];
+        for (name, attribute, kind) in [
+            ("mean", "minutes:int", mean.to_vec()),
+            ("several", "apps:strings", [&several[..], &labels].concat()),
+            ("needles", "minutes:int", [&needles[..], &labels].concat()),
+        ] {
+            let new = ["recipe", "new", name, "--purpose", "P.", "--attribute", attribute];
+            let made = run(folder, &[&new[..], &kind, rest].concat());
+            assert!(made.status.success(), "{name}: {made:?}");
+            let file = format!("{name}.toml");
+            for command in ["check", "show", "explain"] {
+                let words = format!("recipe {command} {name}");
+                self.show(folder, &words, 0, &["recipe", command, &file]);
+            }
+        }
+        let text = fs::read_to_string(folder.join("needles.toml")).unwrap();
+        let rates = "default_rate = \"1/500\"\nother_rate = \"1/2\"\ndummy_rate = \"1/99\"";
+        let rare = text.replace("rate = \"1/50\"", rates);
+        fs::write(folder.join("rare.toml"), rare).unwrap();
+        self.show(folder, "recipe check rare", 1, &["recipe", "check", "rare.toml"]);
+        self.show(folder, "recipe show rare", 0, &["recipe", "show", "rare.toml"]);
+        let files = ["needles.toml", "rare.toml"];
+        self.show(folder, "recipe diff rare", 1, &[&["recipe", "diff"], &files[..]].concat());
     }
 
     /// One issuer, which makes the keys of both aggregators.

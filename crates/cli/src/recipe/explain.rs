@@ -7,7 +7,7 @@ use serde_json::json;
 use sotto_dp::filter::{Charge, Filter};
 use sotto_protocol::recipe::{Assessment, colluding, derive_vdaf, judgement, mechanism};
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{AttributeType, Privacy, Query};
+use sotto_wire::recipe::{AttributeType, Privacy, Query, Randomizer};
 use sotto_wire::{Recipe, Role};
 
 use super::words::{self, grouped, moment};
@@ -102,11 +102,16 @@ fn what(recipe: &Recipe) -> Vec<String> {
             format!("From that it works out in which of {} ranges a number is", answers(recipe))
         }
         Query::MultiHistogram { most, .. } => {
-            let several =
-                format!("From that it works out up to {} answers", grouped((*most).into()));
+            let most = grouped((*most).into());
             match recipe.query.labels() {
-                Some(labels) => format!("{several} of these: {}", labels.join(", ")),
-                None => format!("{several} of {} possible ones", answers(recipe)),
+                Some(labels) => format!(
+                    "From that it works out up to {most} of these answers: {}",
+                    labels.join(", ")
+                ),
+                None => format!(
+                    "From that it works out up to {most} of {} possible answers",
+                    answers(recipe)
+                ),
             }
         }
         Query::Histogram { .. } | Query::SparseHistogram { .. } => match recipe.query.labels() {
@@ -265,9 +270,14 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
     let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
     let mut text = Vec::new();
     if recipe.parties.tokens.is_insecure() {
+        let hidden = match (recipe.noise, recipe.randomizer) {
+            (Some(_), _) => format!("hidden only by the noise of {helper}"),
+            (None, Randomizer::None) => "which nothing hides".to_owned(),
+            (None, _) => "after its dice".to_owned(),
+        };
         text.push(format!(
             "{leader} could send many answers itself, and so single out the answer of one real device, \
-             after its dice."
+             {hidden}."
         ));
     }
     let Some(local) = mechanism(recipe)?.local_epsilon() else {

@@ -2,6 +2,8 @@
 
 mod draft;
 mod inquiry;
+mod protection;
+mod question;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -50,17 +52,26 @@ pub(crate) struct NewArgs {
     /// The number of a histogram's buckets, if they have no names.
     #[arg(long, value_name = "N", conflicts_with = "labels", help_heading = "Question")]
     pub(super) buckets: Option<String>,
-    /// The largest number of a sum.
+    /// The largest number of a sum or a mean.
     #[arg(long, value_name = "N", help_heading = "Question")]
     pub(super) max: Option<String>,
-    /// An attribute that the device may read, with its type: name:bool, name:int or name:string.
+    /// Where a range of quantiles ends and the next one begins, in increasing order: 18,30,65.
+    #[arg(long, value_name = "A,B,C", allow_hyphen_values = true, help_heading = "Question")]
+    pub(super) boundaries: Option<String>,
+    /// In how many buckets of a multi_histogram one device may be.
+    #[arg(long, value_name = "N", help_heading = "Question")]
+    pub(super) most: Option<String>,
+    /// An attribute that the device may read, with its type: name:bool, name:int, name:string, or
+    /// name:strings for a list of texts.
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Question")]
     pub(super) attribute: Vec<String>,
-    /// The expression that gives the bucket (or its name), the number, or true and false.
+    /// The expression that gives the bucket (or its name), the number, true and false, or a list of
+    /// buckets.
     #[arg(long, value_name = "EXPRESSION", help_heading = "Question")]
     pub(super) mapping: Option<String>,
-    /// The answer if the mapping gives none [default: one more bucket, `unknown`; 0 or false for a
-    /// sum or a count]
+    /// The answer if the mapping gives none; in a sparse_histogram also the bucket of nearly all
+    /// devices [default: one more bucket, `unknown`, in a histogram; the first bucket in a
+    /// sparse_histogram; else 0, false or no bucket]
     #[arg(long, value_name = "VALUE", help_heading = "Question")]
     pub(super) fallback: Option<String>,
     /// The approximate number of devices, like 1000000 or 1e6.
@@ -82,17 +93,30 @@ pub(crate) struct NewArgs {
     /// The smallest batch that is released [default: four standard deviations below the expected]
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) min_batch: Option<String>,
-    /// The largest epsilon that the recipe may claim. The randomizer's follows from it.
+    /// The largest epsilon that the recipe may claim. The randomizer's, or the noise, follows from it.
     #[arg(long, value_name = "EPSILON", conflicts_with = "epsilon0", help_heading = "Privacy")]
     pub(super) epsilon: Option<String>,
     /// The epsilon of the randomizer on the device [default: 4]
     #[arg(long, value_name = "EPSILON", help_heading = "Privacy")]
     pub(super) epsilon0: Option<String>,
+    /// Exact answers, and noise of each aggregator on every sum: its sigma, in units of the sum. Counts,
+    /// sums and means need it, or --epsilon.
+    #[arg(
+        long,
+        value_name = "SIGMA",
+        conflicts_with_all = ["epsilon", "epsilon0"],
+        help_heading = "Privacy"
+    )]
+    pub(super) sigma: Option<String>,
     /// The delta of the claim [default: 1e-9]
     #[arg(long, value_name = "DELTA", help_heading = "Privacy")]
     pub(super) delta: Option<String>,
-    /// No randomizer and no claim. Only devices that allow it answer.
-    #[arg(long, conflicts_with_all = ["epsilon", "epsilon0", "delta"], help_heading = "Privacy")]
+    /// No randomizer, no noise and no claim. Only devices that allow it answer.
+    #[arg(
+        long,
+        conflicts_with_all = ["epsilon", "epsilon0", "sigma", "delta"],
+        help_heading = "Privacy"
+    )]
     pub(super) insecure_exact: bool,
     /// When it opens: POSIX seconds or 2026-11-20T00:00:00Z [default: the first midnight in over two
     /// days]
@@ -171,18 +195,16 @@ pub(super) enum Kind {
     Count,
     /// The sum of a number per device.
     Sum,
-}
-
-impl Kind {
-    /// A query of this kind, to find out whether a mechanism answers it.
-    fn example(self) -> Query {
-        let mapping = String::new();
-        match self {
-            Self::Histogram => Query::Histogram { buckets: 2, labels: None, mapping, fallback: 0 },
-            Self::Count => Query::Count { mapping, fallback: false },
-            Self::Sum => Query::Sum { max: 1, mapping, fallback: 0 },
-        }
-    }
+    /// The mean of a number per device.
+    Mean,
+    /// The quartiles of a number, from how many devices fall into each range.
+    Quantiles,
+    /// How many devices fall into each bucket, where one device may be in several.
+    #[value(name = "multi_histogram")]
+    MultiHistogram,
+    /// A histogram in which nearly all devices are in one bucket.
+    #[value(name = "sparse_histogram")]
+    SparseHistogram,
 }
 
 impl NewArgs {
@@ -283,18 +305,23 @@ impl NewArgs {
     fn nothing_missing(&self) -> Result<()> {
         let kind = self.kind.unwrap_or_default();
         let size = match kind {
-            Kind::Histogram => {
+            Kind::Histogram | Kind::SparseHistogram | Kind::MultiHistogram => {
                 ("--labels (or --buckets)", self.labels.is_some() || self.buckets.is_some())
             }
-            Kind::Sum => ("--max", self.max.is_some()),
+            Kind::Sum | Kind::Mean => ("--max", self.max.is_some()),
+            Kind::Quantiles => ("--boundaries", self.boundaries.is_some()),
             Kind::Count => ("", true),
         };
+        let is_number = matches!(kind, Kind::Count | Kind::Sum | Kind::Mean);
+        let protected = self.sigma.is_some() || self.epsilon.is_some() || self.insecure_exact;
         let needed = [
             ("--name", self.name.is_some() || self.name_option.is_some()),
             ("--purpose", self.purpose.is_some()),
             size,
             ("--mapping", self.mapping.is_some()),
             ("--population", self.population.is_some()),
+            ("--most", kind != Kind::MultiHistogram || self.most.is_some()),
+            ("--sigma (or --epsilon)", !is_number || protected),
         ];
         let parties = [
             ("--leader-operator", self.leader_operator.is_some()),

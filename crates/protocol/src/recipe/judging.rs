@@ -87,7 +87,7 @@ fn judgement_at(
     let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
     if recipe.sampling.default_rate.is_some() {
         return Err(Error::Unsupported {
-            what: "a claim for a recipe whose sampling rate depends on the answer",
+            what: "rates that depend on the answer",
             hint: "give all devices one rate, sampling.rate",
         });
     }

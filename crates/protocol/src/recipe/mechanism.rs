@@ -98,12 +98,14 @@ pub(super) fn claimed_adjacency(privacy: &Privacy) -> Adjacency {
     }
 }
 
-/// The randomizer that a new recipe gets for its query, with this local epsilon under replacement
-/// for each bucket that a device is in; `None` if no mechanism with a claim answers such a query.
+/// The randomizer that a new recipe gets for its query, with this local epsilon under replacement;
+/// `None` if no mechanism with a claim answers such a query.
 pub fn suggested_randomizer(query: &Query, epsilon_micro: u64) -> Option<Randomizer> {
     let response = Randomizer::RandomizedResponse { epsilon_micro };
-    // Under deletion, which is half.
-    let rappor = Randomizer::Rappor { epsilon_micro: (epsilon_micro / 2).max(1) };
+    // Under deletion, which is half, and for each bucket that a device may be in.
+    let most = if let Query::MultiHistogram { most, .. } = query { (*most).max(1) } else { 1 };
+    let epsilon_micro = (epsilon_micro / 2 / u64::from(most)).max(1);
+    let rappor = Randomizer::Rappor { epsilon_micro };
     [response, rappor].into_iter().find(|one| one.queries().contains(&query.kind()))
 }
 

@@ -1,4 +1,4 @@
-use sotto_wire::recipe::{Probability, Randomizer, Tokens};
+use sotto_wire::recipe::{Noise, Probability, Randomizer, Tokens};
 
 use super::testing::{NOW, arguments};
 use super::*;
@@ -59,7 +59,7 @@ fn options_are_named_in_errors() {
     refused(|args| args.collector_key = text("/does/not/exist"), "--collector-key");
     refused(|args| args.helper_operator = text("leader.example"), "must differ");
     refused(|args| args.mapping = text("minutes < 3"), "the mapping gives bool");
-    refused(|args| args.kind = Some(Kind::Count), "randomizer");
+    refused(|args| args.kind = Some(Kind::Count), "missing: --sigma (or --epsilon)");
     let missing = "missing: --leader-issuer (or --insecure-no-tokens)";
     refused(|args| args.leader_issuer = None, missing);
     refused(|args| args.helper_issuer = None, "missing: --helper-issuer");
@@ -95,7 +95,7 @@ fn doing_without_tokens_must_be_said() {
 }
 
 #[test]
-fn counts_and_sums_are_exact_only() {
+fn counts_and_sums_may_be_exact() {
     let recipe = draft(|args| {
         args.kind = Some(Kind::Sum);
         (args.labels, args.fallback) = (None, None);
@@ -106,6 +106,59 @@ fn counts_and_sums_are_exact_only() {
     let recipe = recipe.unwrap();
     assert!(matches!(recipe.query, Query::Sum { max: 240, .. }));
     assert_eq!(recipe.privacy, Privacy::InsecureUnbounded);
+}
+
+/// Every kind gets a claim, by a randomizer or by noise of the aggregators.
+#[test]
+fn every_kind_is_made_with_a_claim() {
+    let of_kind = |kind, change: fn(&mut NewArgs)| {
+        let recipe = draft(|args| {
+            (args.kind, args.fallback) = (Some(kind), None);
+            (args.mapping, args.max) = (text("minutes"), text("240"));
+            args.boundaries = text("-5,15,45");
+            args.most = text("2");
+            change(args);
+            args.nothing_missing().unwrap();
+        });
+        let recipe = recipe.unwrap();
+        assert!(matches!(recipe.privacy, Privacy::Claim { .. }));
+        assert!(Assessment::new(recipe.clone()).is_ok());
+        recipe
+    };
+    let sigma = |sigma_micro| Some(Noise::ServerGaussian { sigma_micro });
+    for kind in [Kind::Sum, Kind::Mean] {
+        let recipe = of_kind(kind, |args| args.sigma = text("10000.5"));
+        assert_eq!((recipe.randomizer, recipe.noise), (Randomizer::None, sigma(10_000_500_000)));
+    }
+    let count = of_kind(Kind::Count, |args| {
+        args.mapping = text("minutes < 15");
+        args.epsilon = text("0.1");
+    });
+    let Privacy::Claim { epsilon_micro, .. } = count.privacy else { unreachable!() };
+    assert!((99_000..=100_000).contains(&epsilon_micro), "{epsilon_micro}");
+    let quantiles = of_kind(Kind::Quantiles, |_| {});
+    let Query::Quantiles { boundaries, fallback: 0, .. } = &quantiles.query else { panic!() };
+    assert_eq!(boundaries, &[-5, 15, 45]);
+    assert_eq!(quantiles.randomizer.kind(), "randomized_response");
+    let sparse = of_kind(Kind::SparseHistogram, |args| args.fallback = text("middle"));
+    assert!(matches!(sparse.query, Query::SparseHistogram { buckets: 3, default: 1, .. }));
+    assert_eq!(sparse.randomizer, Randomizer::Rappor { epsilon_micro: 2_000_000 });
+    let several = of_kind(Kind::MultiHistogram, |args| {
+        args.mapping = text("minutes < 15 ? ['short'] : ['long', minutes]");
+        args.fallback = text("long,short");
+    });
+    let Query::MultiHistogram { most: 2, fallback, .. } = &several.query else { panic!() };
+    assert_eq!(fallback, &[0, 2]);
+    let missing = |kind, change: fn(&mut NewArgs)| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut args = arguments(folder.path());
+        args.kind = Some(kind);
+        change(&mut args);
+        args.nothing_missing().unwrap_err().to_string()
+    };
+    assert_eq!(missing(Kind::Mean, |_| {}), "missing: --max, --sigma (or --epsilon)");
+    assert_eq!(missing(Kind::Quantiles, |_| {}), "missing: --boundaries");
+    assert_eq!(missing(Kind::MultiHistogram, |_| {}), "missing: --most");
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! How a new recipe protects answers: a randomizer on the device, or noise of the aggregators, and
+//! the claim.
+
+use anyhow::{Result, anyhow, ensure};
+use sotto_dp::published;
+use sotto_protocol::recipe::{judgement, suggested_randomizer};
+use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
+use sotto_wire::recipe::{
+    Accountant, Adjacency, Noise, Privacy, Query, Randomizer, parse_epsilon, parse_probability,
+};
+use sotto_wire::{Recipe, RecipeDraft};
+
+use super::{Inquiry, NewArgs};
+use crate::output::WithHint;
+use crate::recipe_file;
+
+/// A randomizer's epsilon is searched in steps of 0.01, up to 8: above, it protects nobody.
+const HUNDREDTH_MICRO: u64 = 10_000;
+const MOST_HUNDREDTHS: u64 = 800;
+
+/// What protects answers. The claim has not been computed yet.
+pub(super) struct Protection {
+    pub(super) randomizer: Randomizer,
+    pub(super) noise: Option<Noise>,
+    pub(super) privacy: Privacy,
+}
+
+impl NewArgs {
+    /// A randomizer where there is one for the query, and noise of the aggregators elsewhere, or if
+    /// the author wants it.
+    pub(super) fn privacy(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<Protection> {
+        if self.insecure_exact {
+            let privacy = Privacy::InsecureUnbounded;
+            return Ok(Protection { randomizer: Randomizer::None, noise: None, privacy });
+        }
+        let with_noise = self.sigma.is_some() || suggested_randomizer(query, 1).is_none();
+        let (randomizer, noise) = match with_noise {
+            true => (Randomizer::None, Some(self.noise(ask)?)),
+            false => (self.randomizer(query, ask)?, None),
+        };
+        let question = "Delta of the claim";
+        let delta =
+            ask.value("--delta", question, self.delta.as_deref(), Some("1e-9"), |text| {
+                let delta = parse_probability(text).map_err(|reason| anyhow!(reason))?;
+                ensure!(!delta.is_zero() && !delta.is_one(), "it must be above 0 and below 1");
+                Ok(delta)
+            })?;
+        let privacy = Privacy::Claim {
+            epsilon_micro: 1,
+            delta,
+            adjacency: Adjacency::Replace,
+            accountant: Accountant::Best,
+            rounds: 1,
+        };
+        Ok(Protection { randomizer, noise, privacy })
+    }
+
+    fn randomizer(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<Randomizer> {
+        let question = "Epsilon of the randomizer on the device";
+        // With --epsilon it is computed once everything else is known.
+        let given = self.epsilon0.as_deref().or(self.epsilon.as_ref().map(|_| "4"));
+        let epsilon0 = ask.value("--epsilon0", question, given, Some("4"), |text| {
+            let micro = parse_epsilon(text).map_err(|reason| anyhow!(reason))?;
+            ensure!(micro > 0, "it must be above 0");
+            Ok(micro)
+        })?;
+        suggested_randomizer(query, epsilon0)
+            .ok_or_else(|| anyhow!("no randomizer answers {}", query.kind()))
+            .hint("give --sigma")
+    }
+
+    fn noise(&self, ask: &mut Inquiry<'_>) -> Result<Noise> {
+        let question = "Sigma of the noise that each aggregator adds, in units of the sum";
+        let given = self.sigma.as_deref().or(self.epsilon.as_ref().map(|_| "1"));
+        let sigma_micro = ask.value("--sigma", question, given, None, |text| {
+            parse_epsilon(text).map_err(|reason| anyhow!(reason))
+        })?;
+        Ok(Noise::ServerGaussian { sigma_micro })
+    }
+}
+
+/// Gives the randomizer the largest epsilon, in hundredths, or the noise the smallest sigma, in tenths
+/// of a percent, with which the claim is at most `target`.
+pub(super) fn calibrate(draft: &mut RecipeDraft, target: u64) -> Result<()> {
+    ensure!(target > 0, "it must be above 0");
+    let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
+    if draft.noise.is_some() {
+        return calibrate_noise(draft, &mut recipe, target);
+    }
+    let mut meets = |hundredths: u64| -> Result<bool> {
+        let found = suggested_randomizer(&recipe.query, hundredths * HUNDREDTH_MICRO);
+        let randomizer = found.ok_or_else(|| anyhow!("no randomizer answers it"))?;
+        (recipe.randomizer, draft.randomizer) = (randomizer, randomizer);
+        claims(&recipe, target)
+    };
+    let (mut best, mut above) = (0, MOST_HUNDREDTHS + 1);
+    while best + 1 < above {
+        let middle = best.midpoint(above);
+        if meets(middle)? { best = middle } else { above = middle }
+    }
+    if best == 0 {
+        return Err(anyhow!("no randomizer reaches it with so few answers"))
+            .hint("raise --epsilon, --min-batch or --population, or lower --rate");
+    }
+    meets(best).map(drop)
+}
+
+fn calibrate_noise(draft: &mut RecipeDraft, recipe: &mut Recipe, target: u64) -> Result<()> {
+    let mut meets = |sigma_micro: u64| -> Result<bool> {
+        recipe.noise = Some(Noise::ServerGaussian { sigma_micro });
+        draft.noise = recipe.noise;
+        claims(recipe, target)
+    };
+    let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, MAX_SIGMA_MICRO);
+    if !meets(enough)? {
+        return Err(anyhow!("no noise reaches it")).hint("raise --epsilon");
+    }
+    while enough - below > (enough / 1_000).max(1) {
+        // The geometric mean: the range has nine orders of magnitude.
+        let middle = ((below as f64 * enough as f64).sqrt() as u64).clamp(below + 1, enough - 1);
+        if meets(middle)? { enough = middle } else { below = middle }
+    }
+    meets(enough).map(drop)
+}
+
+/// Whether the recipe may claim this epsilon.
+fn claims(recipe: &Recipe, target: u64) -> Result<bool> {
+    let judged = judgement(recipe)?.map_or(f64::INFINITY, |judged| judged.epsilon);
+    Ok(judged.is_finite() && published(judged)? <= target)
+}

@@ -1,0 +1,204 @@
+//! The question of a new recipe: what devices may read, and what is measured.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use clap::ValueEnum;
+use sotto_protocol::expression::{Expression, Reason};
+use sotto_protocol::recipe::check_mapping;
+use sotto_wire::recipe::{AttributeName, AttributeType, Query};
+
+use super::draft::whole;
+use super::{Inquiry, Kind, NewArgs};
+use crate::output::{hinted, pointed};
+use crate::recipe::certify::parse_attribute;
+use crate::recipe_file;
+
+/// The bucket of devices for which the mapping has no value.
+const UNKNOWN: &str = "unknown";
+
+const KINDS: &str = "histogram, count, sum, mean, quantiles, multi_histogram or sparse_histogram";
+
+type Attributes = BTreeMap<AttributeName, AttributeType>;
+
+impl NewArgs {
+    /// The attributes and the query.
+    pub(super) fn question(&self, ask: &mut Inquiry<'_>) -> Result<(Attributes, Query)> {
+        let given = self.kind.and_then(|kind| kind.to_possible_value());
+        let given = given.as_ref().map(|kind| kind.get_name());
+        let question = format!("What is measured: {KINDS}?");
+        let kind = ask.value("--kind", &question, given, Some("histogram"), |text| {
+            Kind::from_str(text, true).map_err(|_| anyhow!("say {KINDS}"))
+        })?;
+        let without = self.without_mapping(kind, ask)?;
+        let given = (!self.attribute.is_empty()).then(|| self.attribute.join(","));
+        let question =
+            "What may it read? name:type with bool, int, string or strings, comma between";
+        let attributes: Attributes =
+            ask.value("--attribute", question, given.as_deref(), Some(""), |text| {
+                text.split(',').filter(|one| !one.trim().is_empty()).map(parse_attribute).collect()
+            })?;
+        let question = match kind {
+            Kind::Histogram | Kind::SparseHistogram => {
+                "Mapping to the bucket, like: minutes < 15 ? 0 : 1"
+            }
+            Kind::Count => "Mapping to yes or no, like: minutes < 15",
+            Kind::Sum | Kind::Mean | Kind::Quantiles => "Mapping to the number, like: minutes",
+            Kind::MultiHistogram => "Mapping to the list of buckets, like: apps",
+        };
+        let query = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
+            let mut query = without.clone();
+            *query.mapping_mut() = text.to_owned();
+            match check_mapping(&query, &attributes) {
+                Ok(_) => Ok(query),
+                Err(reason) => Err(wrong_mapping(reason, &query, &attributes)),
+            }
+        })?;
+        Ok((attributes, query))
+    }
+
+    /// The query without its mapping.
+    fn without_mapping(&self, kind: Kind, ask: &mut Inquiry<'_>) -> Result<Query> {
+        let mapping = String::new();
+        Ok(match kind {
+            Kind::Count => Query::Count { mapping, fallback: self.fallback_bool()? },
+            Kind::Sum | Kind::Mean => {
+                let max =
+                    ask.value("--max", "The largest number?", self.max.as_deref(), None, whole)?;
+                let fallback = self.fallback_number(0, None)?;
+                match kind {
+                    Kind::Sum => Query::Sum { max, mapping, fallback },
+                    _ => Query::Mean { max, mapping, fallback },
+                }
+            }
+            Kind::Histogram => {
+                let (labels, size) = self.buckets(ask)?;
+                self.histogram(labels, size)?
+            }
+            Kind::Quantiles => {
+                let question =
+                    "Where do the ranges end? Numbers in increasing order, comma between";
+                let given = self.boundaries.as_deref();
+                let boundaries = ask.value("--boundaries", question, given, None, |text| {
+                    text.split(',').map(|number| integer(number.trim())).collect::<Result<Vec<_>>>()
+                })?;
+                let fallback = self.fallback.as_deref().map_or(Ok(0), integer)?;
+                Query::Quantiles { boundaries, quantiles: Query::quartiles(), mapping, fallback }
+            }
+            Kind::MultiHistogram => {
+                let (labels, size) = self.buckets(ask)?;
+                let buckets = number_of_buckets(size)?;
+                let question = "How many of them may one device have?";
+                let most = ask.value("--most", question, self.most.as_deref(), None, |text| {
+                    u32::try_from(whole(text)?).map_err(|_| anyhow!("it is too large"))
+                })?;
+                let fallback = self.fallback_list(labels.as_deref())?;
+                Query::MultiHistogram { buckets, labels, most, mapping, fallback }
+            }
+            Kind::SparseHistogram => {
+                let (labels, size) = self.buckets(ask)?;
+                let buckets = number_of_buckets(size)?;
+                let default = bucket(self.fallback_number(0, labels.as_deref())?)?;
+                Query::SparseHistogram { buckets, labels, mapping, default }
+            }
+        })
+    }
+
+    /// A histogram with these buckets. Unless the author chose a fallback, devices for which the
+    /// mapping has no value have a bucket of their own: they must not look like an answer.
+    fn histogram(&self, mut labels: Option<Vec<String>>, mut size: u64) -> Result<Query> {
+        if self.fallback.is_none() {
+            match &mut labels {
+                Some(labels) if labels.iter().any(|label| label == UNKNOWN) => {}
+                Some(labels) => labels.push(UNKNOWN.to_owned()),
+                None => size = size.saturating_add(1),
+            }
+        }
+        size = labels.as_ref().map_or(size, |labels| labels.len() as u64);
+        let own = labels.as_ref().and_then(|all| all.iter().position(|label| label == UNKNOWN));
+        let own = own.map_or(size.saturating_sub(1), |index| index as u64);
+        let fallback = bucket(self.fallback_number(own, labels.as_deref())?)?;
+        let buckets = number_of_buckets(size)?;
+        Ok(Query::Histogram { buckets, labels, mapping: String::new(), fallback })
+    }
+
+    fn buckets(&self, ask: &mut Inquiry<'_>) -> Result<(Option<Vec<String>>, u64)> {
+        if let Some(buckets) = &self.buckets {
+            let buckets = ask.value("--buckets", "", Some(buckets), None, whole)?;
+            return Ok((None, buckets));
+        }
+        let question = "Names of the buckets, comma between (or how many there are)";
+        ask.value("--labels", question, self.labels.as_deref(), None, |text| {
+            if let Ok(number) = text.parse() {
+                return Ok((None, number));
+            }
+            let labels: Vec<String> =
+                text.split(',').map(|label| label.trim().to_owned()).collect();
+            ensure!(labels.len() >= 2, "a histogram has at least two buckets");
+            let count = labels.len() as u64;
+            Ok((Some(labels), count))
+        })
+    }
+
+    fn fallback_bool(&self) -> Result<bool> {
+        match self.fallback.as_deref() {
+            None => Ok(false),
+            Some(text) => text.parse().map_err(|_| anyhow!("--fallback {text}: say true or false")),
+        }
+    }
+
+    /// A number, or the name of a bucket.
+    fn fallback_number(&self, default: u64, labels: Option<&[String]>) -> Result<u64> {
+        self.fallback.as_deref().map_or(Ok(default), |text| named(text, labels))
+    }
+
+    /// The buckets of devices for which the mapping has no value, in order; none unless the author
+    /// chose some.
+    fn fallback_list(&self, labels: Option<&[String]>) -> Result<Vec<u32>> {
+        let chosen = self.fallback.as_deref().unwrap_or_default().split(',').map(str::trim);
+        let chosen = chosen.filter(|text| !text.is_empty());
+        let mut buckets: Vec<u32> =
+            chosen.map(|text| bucket(named(text, labels)?)).collect::<Result<_>>()?;
+        buckets.sort_unstable();
+        Ok(buckets)
+    }
+}
+
+/// The number of a bucket, or that of its name.
+fn named(text: &str, labels: Option<&[String]>) -> Result<u64> {
+    let index = labels.and_then(|labels| labels.iter().position(|label| label == text));
+    match (index, text.parse()) {
+        (Some(index), _) => Ok(index as u64),
+        (None, Ok(number)) => Ok(number),
+        (None, Err(_)) => bail!("--fallback {text}: say a number, or one of the labels"),
+    }
+}
+
+fn bucket(number: u64) -> Result<u32> {
+    u32::try_from(number).map_err(|_| anyhow!("--fallback is too large"))
+}
+
+fn number_of_buckets(size: u64) -> Result<u32> {
+    u32::try_from(size).map_err(|_| anyhow!("--buckets is too large"))
+}
+
+/// A whole number that may be negative.
+fn integer(text: &str) -> Result<i64> {
+    text.parse().map_err(|_| anyhow!("{text:?} is not a whole number: write it like 18 or -5"))
+}
+
+/// The error with its place, and a hint if it is about an attribute.
+fn wrong_mapping(reason: String, query: &Query, attributes: &Attributes) -> anyhow::Error {
+    let place = reason.split_once(':').and_then(|(place, _)| place.split_once(", "));
+    let place = place.and_then(|(_, place)| recipe_file::place_in(query.mapping(), place));
+    let error = pointed(anyhow!(reason), place);
+    let wrong = Expression::compile(query.mapping(), attributes).err();
+    let labels = query.labels().unwrap_or_default();
+    match wrong.map(|wrong| wrong.reason) {
+        Some(Reason::Undeclared(name)) if !labels.contains(&name) => hinted(
+            error,
+            format!("declare what it reads: --attribute {name}:int, :bool, :string or :strings"),
+        ),
+        _ => error,
+    }
+}
