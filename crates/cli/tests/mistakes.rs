@@ -18,7 +18,13 @@ const MISTAKES: &[Mistake] = &[
     ("commute?\"", "commute?", "purpose", "is not closed: write `\"` at its end", ""),
     // Keys that are missing, misspelt or of another kind.
     ("rate = ", "rte = ", "[sampling]", "write it like `rate = \"1/50\"`", "sampling]"),
-    ("rate = ", "covr = 1\nrate = ", "covr", "use one of: rate, default_rate, other_rate, dummy_rate, cover", "covr"),
+    (
+        "rate = ",
+        "covr = 1\nrate = ",
+        "covr",
+        "use one of: rate, default_rate, other_rate, dummy_rate, cover",
+        "covr",
+    ),
     (
         "population = 1000000",
         "population = \"1e6\"",

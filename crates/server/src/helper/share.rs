@@ -61,7 +61,9 @@ async fn collect(
     for _ in 0..MAX_CONFLICTS {
         let batch = helper.store.batch(*task.id(), selector).await?;
         // A copy of this request may have been faster since its answer was looked for.
-        if batch.collected && let Some(stored) = helper.store.response(*task.id(), digest).await? {
+        if batch.collected
+            && let Some(stored) = helper.store.response(*task.id(), digest).await?
+        {
             helper.metrics.shares.replayed.increment(1);
             return Ok(stored);
         }

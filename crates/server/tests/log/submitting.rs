@@ -62,7 +62,7 @@ async fn what_is_no_signed_entry_is_refused() {
     }
     assert_eq!(refused.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
     // Connections that are about to be closed must not be used again.
-    world.http = client(None);
+    world.http = crate::background::client(None);
 
     // Signed by somebody else under the author's name, and by somebody in addition to the author.
     let recipe = world.recipe();
