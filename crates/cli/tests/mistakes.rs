@@ -18,13 +18,7 @@ const MISTAKES: &[Mistake] = &[
     ("commute?\"", "commute?", "purpose", "is not closed: write `\"` at its end", ""),
     // Keys that are missing, misspelt or of another kind.
     ("rate = ", "rte = ", "[sampling]", "write it like `rate = \"1/50\"`", "sampling]"),
-    (
-        "rate = ",
-        "covr = 1\nrate = ",
-        "covr",
-        "use one of: rate, default_rate, other_rate, dummy_rate, cover",
-        "covr",
-    ),
+    ("rate = ", "covr = 1\nrate = ", "covr", "use one of: rate, default_rate", "covr"),
     (
         "population = 1000000",
         "population = \"1e6\"",
@@ -45,14 +39,14 @@ const MISTAKES: &[Mistake] = &[
         "kind = \"histogram\"",
         "kind = \"pie\"",
         "kind = \"pie\"",
-        "use one of: count, sum, histogram",
+        "use one of: count, sum, mean, histogram, quantiles",
         "kind",
     ),
     (
         "minutes = \"int\"",
         "minutes = \"float\"",
         "minutes",
-        "use one of: bool, int, string",
+        "use one of: bool, int, string, strings",
         "minutes",
     ),
     ("minutes = \"int\"", "Minutes = \"int\"", "Minutes", "a-z, 0-9 and _", "Minutes"),

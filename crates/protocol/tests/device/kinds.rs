@@ -322,6 +322,41 @@ fn noise_of_the_aggregators_is_judged_by_what_the_claim_protects() {
     }
 }
 
+/// A claim that protects presence: without an audience that somebody certified, the device says what
+/// to do. With one it is charged.
+#[test]
+fn presence_is_protected_in_a_certified_audience_alone() {
+    let mut plan = Plan::new();
+    let mut recipe = claiming(mean("region"), Adjacency::AddRemove, 100);
+    recipe.aggregation.min_batch = 5_000;
+    let refused = |recipe: &Recipe, certified| {
+        Assessment::certified(recipe.clone(), certified).expect_err("it must be refused")
+    };
+    let silence = refused(&recipe, None);
+    assert_eq!(silence.check, Check::Claim);
+    assert!(
+        silence.reason.contains("Claim adjacency \"replace\", or ask an audience"),
+        "{silence}"
+    );
+    let silence = refused(&recipe, Some(1));
+    assert!(silence.reason.contains("The certified audience is too small"), "{silence}");
+    plan.result.population = 50_000;
+    recipe.attributes.remove("apps");
+    plan.recipe = recipe;
+    plan.target();
+    let implied = (epsilon(&plan.recipe, Some(50_000)) * 1e6).ceil() as u64;
+    for (claimed, accepted) in [(implied, true), (implied - 1, false)] {
+        let Privacy::Claim { epsilon_micro, .. } = &mut plan.recipe.privacy else { unreachable!() };
+        *epsilon_micro = claimed;
+        let world = plan.build();
+        let decided = world.decide(&mut world.device(), &world.offer());
+        assert_eq!(decided.is_ok(), accepted, "{claimed}: {:?}", decided.err());
+        // The author is to blame only if no audience is large enough.
+        assert_eq!(Assessment::at_best(plan.recipe.clone()).is_ok(), accepted);
+        assert!(Assessment::new(plan.recipe.clone()).is_err());
+    }
+}
+
 #[test]
 fn dummies_count_for_epsilon_and_for_the_size_of_batches() {
     let with = |dummy_rate| {
