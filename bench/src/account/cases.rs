@@ -217,5 +217,5 @@ fn replaced(event: &Event) -> Question<'_> {
 }
 
 fn terms(law: Law, rounds: u64) -> Terms {
-    Terms { law, rate: RATE, dummy_rate: 0.0, min_batch: MIN_BATCH, rounds }
+    Terms::new(law, RATE, MIN_BATCH, rounds)
 }

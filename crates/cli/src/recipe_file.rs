@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use sotto_crypto::blind_rsa::TokenKey;
 use sotto_crypto::note;
-use sotto_protocol::recipe::recipe_vdaf;
+use sotto_protocol::recipe::{needs_audience, recipe_vdaf};
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{Aggregator, EndorsedKey, KeyDraft, PartiesDraft, TokensDraft, place_of};
 use sotto_wire::{
@@ -47,6 +47,8 @@ pub(crate) struct Loaded {
     pub(crate) text: Option<String>,
     /// Its index in the log that it came from.
     pub(crate) index: Option<u64>,
+    /// How many devices are in its certified audience, where the claim depends on that.
+    pub(crate) audience: Option<u64>,
 }
 
 impl Loaded {
@@ -59,6 +61,7 @@ impl Loaded {
             token_keys_known: true,
             text: None,
             index: None,
+            audience: None,
         }
     }
 
@@ -78,14 +81,42 @@ pub(crate) struct RecipeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) trust: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) audience: AudienceArgs,
+    #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// The audience of a recipe that is not looked up.
+#[derive(Debug, Args)]
+pub(crate) struct AudienceArgs {
+    /// How many devices the result counted that certifies the audience, if the claim depends on
+    /// it [default: what the log given with --log says]
+    #[arg(long, value_name = "N")]
+    pub(crate) audience: Option<u64>,
+}
+
+impl AudienceArgs {
+    /// The audience of `recipe`, where its claim depends on that: as given, or from the log.
+    pub(crate) fn of(&self, recipe: &Recipe, log: &LogArgs) -> Result<Option<u64>> {
+        let Some(targeting) = recipe.who.targeting.as_ref().filter(|_| needs_audience(recipe))
+        else {
+            return Ok(None);
+        };
+        if self.audience.is_some() || log.log.is_none() {
+            return Ok(self.audience);
+        }
+        let (_, entry) = log.required(None)?.snapshot(None)?.by_id(&targeting.certified)?;
+        let result = entry.result().ok_or_else(|| anyhow!("the log's entry is not a result"));
+        Ok(Some(result.context("the audience")?.population))
+    }
 }
 
 impl RecipeArgs {
     /// The recipe and the trust file.
     pub(crate) fn load(&self) -> Result<(Loaded, Option<Trust>)> {
         let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
-        let loaded = find(&self.recipe, &self.log, trust.as_ref())?;
+        let mut loaded = find(&self.recipe, &self.log, trust.as_ref())?;
+        loaded.audience = self.audience.of(&loaded.recipe, &self.log)?;
         Ok((loaded, trust))
     }
 }

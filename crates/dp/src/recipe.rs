@@ -10,26 +10,9 @@
 //! **The count is always seen**, at every moment and below the minimum batch too: both aggregators
 //! see it. Under replacement it says nothing, since a device is there in both cases and sends with
 //! the same probability at the same times. Under add/remove it says who is there if there are few,
-//! and no `B` helps. Only a certified population does: half of it are honest devices that toss the
-//! coin. What is not certified counts as nobody.
-//!
-//! **Add/remove** (Gaussian). Let `n` be the largest number of other honest devices for which a
-//! release, the device included, has probability at most `eta`, and `m` the number that is
-//! certified.
-//!
-//! - With `j` others or more, all that is ever seen is a post-processing of the view with exactly
-//!   `j` others, no minimum at all and the least noise: toss the coins of the rest, add them to
-//!   count and sum, add the missing noise (there is never less than half of the variance in a
-//!   release), and withhold the sum where it is below the minimum. So one pair, count seen with `j`
-//!   others, bounds every population from `j` on at once, even one that changes from round to round.
-//! - With fewer than `n`, except with probability `eta`, only the count is seen, and it is a
-//!   post-processing of the count with exactly `m` others.
-//!
-//! So if `m >= n`, the pair with `n` others is a bound at no further cost. Otherwise a single round
-//! costs the larger of that pair's epsilon and the epsilon of the count alone with `m` others. For
-//! several rounds there are two bounds, and the smaller one counts: the pair with `m` others; and
-//! the pair with `n` others composed with the count alone, both charged for every round, released or
-//! not. Each round also costs `eta`.
+//! and no `B` helps; and where the rate depends on the value (importance sampling), what it holds.
+//! Only a certified population helps: half of it are honest devices that toss the coin. What is not
+//! certified counts as nobody. The rule is in [`counted`].
 //!
 //! **Local randomizers** (replacement). A release has `h = B/2` honest reports or more; below that
 //! there is only the count, whose law is the same for every value. Two bounds hold for every number
@@ -59,20 +42,26 @@
 //! Dummies are shown to the adversary. Then at least `c` of the `B/2` honest messages are reports,
 //! except with a probability that is taken from delta, and the second bound holds with `c` for `h`.
 //!
+//! With two rates they are judged where the count tells something ([`counted`]): of a release the
+//! count is seen, and given the count, a shuffle of the smallest batch in which the device is with
+//! a probability that is hardly above its rate.
+//!
 //! **Devices that are off.** An honest device that is often switched off, or refuses the recipe, has
 //! a smaller rate `q'`. Its coin is two coins: one of `q'/q` says whether it is *on*, and one of `q`
 //! whether it takes part if it is. Given who is on, all that are on have the rate `q`, and the rule
-//! for their number holds: under replacement for every `n`; under add/remove for every number of
-//! others that is not below `m`. If the device itself is off, both neighbours look the same. The
-//! divergence is jointly convex, so the mixture over who is on is not worse than the worst case. In
-//! several rounds the same holds for each round given the past, and the bounds compose adaptively.
+//! for their number holds: for every `n`, or where the count tells something, for every number of
+//! others that is not below what is certified. If the device itself is off, both neighbours look the
+//! same. The divergence is jointly convex, so the mixture over who is on is not worse than the worst
+//! case. In several rounds the same holds for each round given the past, and the bounds compose
+//! adaptively.
 //!
 //! This needs that who is on depends neither on the values nor on coins: those of the round, and
 //! those of earlier rounds. (A device pays before it tosses, whatever the coin says, so a spent
 //! budget tells nothing about coins.) Who is on may depend on earlier results, and an adversary may
-//! decide it before the coins are tossed. And under add/remove, `m` honest others must be on: what is
-//! certified has to be a number of those.
+//! decide it before the coins are tossed. And where the count tells something, what is certified has
+//! to be a number of devices that are on.
 
+mod counted;
 mod local;
 mod server;
 
@@ -80,13 +69,15 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use self::counted::{Counted, honest_others};
 use self::local::Local;
 use crate::account::{Accountant, Question};
 use crate::calibrate::smallest_crowd;
-use crate::error::{self, at_least_one, at_most, non_negative, positive, rate};
+use crate::error::{self, at_least_one, at_most, in_range, non_negative, positive, rate};
 use crate::math::search::last_where;
-use crate::math::{binomial, down, sqrt, up};
-use crate::{Adjacency, Count, Error, Event, Shape, shuffle};
+use crate::math::{binomial, down, sqrt};
+use crate::relay::epsilon_of_sending;
+use crate::{Adjacency, Count, Error, Event, Shape};
 
 pub use server::Contribution;
 
@@ -169,8 +160,15 @@ pub struct Terms {
     pub law: Law,
     /// The probability of taking part in one round.
     pub rate: f64,
+    /// The same for a device with the default value, which adds nothing to the sum: at most `rate`,
+    /// which `None` stands for.
+    pub default_rate: Option<f64>,
     /// The probability of sending a dummy when not taking part.
     pub dummy_rate: f64,
+    /// What part of the other devices is in the crowd, at least: 1, unless the adversary knows who
+    /// sent something. Then the rates are those of the senders, and this is the probability with
+    /// which a device is one of them. It matters only where the count tells something.
+    pub senders: f64,
     /// Nothing is released below this many contributions.
     pub min_batch: u64,
     /// How many rounds use these terms.
@@ -195,15 +193,18 @@ pub struct Judgement {
     /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch`
     /// contributions.
     pub paper_epsilon: f64,
-    /// The guarantee of the randomizer alone, even if both aggregators and all other devices
-    /// collude.
+    /// The guarantee of the randomizer alone, even if everybody else colludes, and knows whether
+    /// the device took part.
     pub local_epsilon: Option<f64>,
 }
 
 impl Terms {
     fn check(&self) -> Result<(), Error> {
         rate("rate", self.rate)?;
+        let default_rate = rate("default_rate", self.least_rate())?;
+        in_range("default_rate", default_rate, default_rate <= self.rate, "at most the rate")?;
         rate("dummy_rate", self.dummy_rate)?;
+        rate("senders", self.senders)?;
         at_least_one("min_batch", self.min_batch)?;
         at_most("min_batch", self.min_batch, 1 << 40)?;
         at_least_one("rounds", self.rounds)?;
@@ -222,21 +223,29 @@ impl Terms {
         Ok(())
     }
 
-    /// The probability of sending anything.
+    /// One rate, and no dummies.
+    pub fn new(law: Law, rate: f64, min_batch: u64, rounds: u64) -> Self {
+        Self { law, rate, default_rate: None, dummy_rate: 0.0, senders: 1.0, min_batch, rounds }
+    }
+
+    /// The probability with which a device with the default value takes part.
+    fn least_rate(&self) -> f64 {
+        self.default_rate.unwrap_or(self.rate)
+    }
+
+    /// Whether the rate depends on the value, and with it the law of the count.
+    fn has_two_rates(&self) -> bool {
+        self.least_rate() < self.rate
+    }
+
+    /// The largest probability of sending anything.
     fn sending(&self) -> f64 {
         self.rate + (1.0 - self.rate) * self.dummy_rate
     }
 
-    /// Add/remove with noise `sigma` in every release.
-    fn release(&self, sigma: f64, shape: Shape) -> Rule {
-        let Self { rate, dummy_rate, .. } = *self;
-        Rule::AddRemove(Box::new(move |population| Event::SampledCountSeen {
-            rate,
-            population,
-            dummy_rate,
-            sigma,
-            shape,
-        }))
+    /// The smallest one.
+    fn least_sending(&self) -> f64 {
+        self.least_rate() + (1.0 - self.least_rate()) * self.dummy_rate
     }
 
     /// Honest contributions in the smallest batch that is released.
@@ -250,20 +259,18 @@ impl Terms {
         if self.dummy_rate <= 0.0 || self.rate <= 0.0 {
             return batch;
         }
-        let part = self.rate / self.sending();
-        // The tail is computed to 1e-12; the hundredth that is left out covers the error.
-        let fewer = |least: u64| binomial::lower_tail(batch, part, least) <= 0.99 * improbable;
-        last_where(0, batch + 1, fewer).max(1)
+        let part = self.least_rate() / self.least_sending();
+        most_surely(batch, part, improbable).max(1)
     }
 }
 
-/// How a law is judged, by its neighbours. There is no other way to an epsilon, so a law under
-/// add/remove cannot forget the counts that are seen without a release.
+/// How a law is judged, by its neighbours. There is no other way to an epsilon, so a law whose count
+/// tells something cannot forget the counts that are seen without a release.
 enum Rule {
     /// No epsilon holds.
     None(Adjacency),
-    /// A device is there or not. One release with the count seen, by the number of honest others.
-    AddRemove(Box<dyn Fn(u64) -> Event>),
+    /// A device is there or not, or takes part at one rate or another: the count tells something.
+    Counted(Counted),
     /// A device holds one value or another, on which no count depends. The epsilon of all rounds.
     Replace(f64),
 }
@@ -271,9 +278,9 @@ enum Rule {
 /// Judges a recipe at `delta`, for all of its rounds together.
 ///
 /// `certified` is the number of devices in the population of which somebody other than the author
-/// has assured us; `None` if there is no such number. It matters under add/remove only, where
-/// without it the device is taken to be alone: then the number of contributions says whether it is
-/// there, and epsilon is infinite.
+/// has assured us; `None` if there is no such number. It matters where the number of contributions
+/// tells something: under add/remove, or if the rate depends on the value. Without it the device is
+/// taken to be alone there, and epsilon is infinite.
 pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgement, Error> {
     terms.check()?;
     error::delta(delta)?;
@@ -282,7 +289,7 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
         Law::Gaussian { sigma, shape } => {
             let paper = paper_gaussian(terms, sigma, delta)?;
             let sigma = down(sigma * sqrt(HONEST), 4.0 * f64::EPSILON);
-            (terms.release(sigma, shape), paper, None)
+            (terms.release(sigma, shape, Adjacency::AddRemove), paper, None)
         }
         Law::ServerGaussian { sigma, contribution, adjacency } => {
             let noise = contribution.noise(sigma, terms.rounds)?;
@@ -296,7 +303,14 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
         Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
             let local = Local::of(terms.law).ok_or(NO_LAW)?;
             let paper = local.paper(terms, delta)?;
-            (Rule::Replace(local.judged(terms, delta)?), paper, Some(local.epsilon()))
+            let rule = match terms.has_two_rates() {
+                true => local.counted(terms, delta),
+                false => Rule::Replace(local.judged(terms, delta)?),
+            };
+            // Whether the device took part says something too.
+            let rates = (terms.least_rate(), terms.rate);
+            let alone = local.epsilon() + epsilon_of_sending(rates, 0.0, 0.0, 0.0)?;
+            (rule, paper, Some(alone).filter(|epsilon| epsilon.is_finite()))
         }
     };
     rule.judge(terms, certified, delta, (paper_epsilon, local_epsilon))
@@ -312,9 +326,7 @@ impl Rule {
     ) -> Result<Judgement, Error> {
         let (adjacency, epsilon) = match self {
             Self::None(adjacency) => (adjacency, f64::INFINITY),
-            Self::AddRemove(release) => {
-                (Adjacency::AddRemove, add_remove(terms, certified, &*release, delta)?)
-            }
+            Self::Counted(law) => (law.adjacency, law.judge(terms, certified, delta)?),
             Self::Replace(epsilon) => (Adjacency::Replace, epsilon),
         };
         let (honest, count) = (HONEST, Count::Seen);
@@ -337,39 +349,13 @@ pub fn min_batch(
     })
 }
 
-/// The epsilon under add/remove, the count always seen.
-fn add_remove(
-    terms: &Terms,
-    certified: Option<u64>,
-    release: &dyn Fn(u64) -> Event,
-    delta: f64,
-) -> Result<f64, Error> {
-    let sending = terms.sending();
-    let improbable = IMPROBABLE * delta / terms.rounds as f64;
-    let Some(silent) = silent_population(sending, terms.honest_batch(), improbable) else {
-        return Ok(f64::INFINITY);
-    };
-    let of_rounds = |round: Event| {
-        let event = Event::Repeated { times: terms.rounds, of: Box::new(round) };
-        best(&event, Adjacency::AddRemove, Shape::Vector, delta * (1.0 - IMPROBABLE))
-    };
-    let others = honest_others(certified);
-    if others >= silent {
-        return of_rounds(release(silent));
-    }
-    let count = Event::CountOnly { rate: up(sending, f64::EPSILON).min(1.0), population: others };
-    if terms.rounds == 1 {
-        return Ok(of_rounds(release(silent))?.max(of_rounds(count)?));
-    }
-    let apart = of_rounds(Event::Composed { of: vec![release(silent), count] })?;
-    let together = if others > 0 { of_rounds(release(others))? } else { f64::INFINITY };
-    Ok(apart.min(together))
-}
-
-/// How many others are honest and toss the coin: half of those that are certified, the device not
-/// included.
-fn honest_others(certified: Option<u64>) -> u64 {
-    certified.map_or(0, |devices| shuffle::honest_crowd(devices, HONEST).saturating_sub(1))
+/// How many of `devices` are there, at least, if each is with the probability `part`, except with
+/// probability `improbable`.
+fn most_surely(devices: u64, part: f64, improbable: f64) -> u64 {
+    // The tail is computed to 1e-12; the hundredth that is left out covers the error.
+    last_where(0, devices + 1, |least| {
+        binomial::lower_tail(devices, part, least) <= 0.99 * improbable
+    })
 }
 
 /// The largest number of other honest devices for which `least` contributions arrive, including the
@@ -416,7 +402,7 @@ const NO_LAW: Error =
 /// Judgements by terms: what depends only on the recipe is computed once.
 #[derive(Clone, Debug, Default)]
 pub struct Memo {
-    known: HashMap<[u64; 11], Judgement>,
+    known: HashMap<[u64; 13], Judgement>,
 }
 
 /// A full memo is emptied: recipes come one at a time, and judgements can be computed again.
@@ -443,7 +429,7 @@ impl Memo {
     }
 }
 
-fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 11] {
+fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 13] {
     let [kind, a, b, c, d] = match terms.law {
         Law::Exact => [0; 5],
         Law::Gaussian { sigma, shape } => [1, sigma.to_bits(), shape as u64, 0, 0],
@@ -462,9 +448,10 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 11] {
             [kind, sigma.to_bits(), adjacency as u64, c, d]
         }
     };
-    let (rate, dummies) = (terms.rate.to_bits(), terms.dummy_rate.to_bits());
-    let (others, delta) = (honest_others(certified), delta.to_bits());
-    [kind, a, b, c, d, rate, dummies, terms.min_batch, terms.rounds, others, delta]
+    let [rate, least, dummies, senders, delta] =
+        [terms.rate, terms.least_rate(), terms.dummy_rate, terms.senders, delta].map(f64::to_bits);
+    let (others, min_batch, rounds) = (honest_others(certified), terms.min_batch, terms.rounds);
+    [kind, a, b, c, d, rate, least, dummies, senders, min_batch, rounds, others, delta]
 }
 
 #[cfg(test)]

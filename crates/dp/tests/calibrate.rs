@@ -144,7 +144,7 @@ fn the_smallest_batch() {
         (response, 0.05, 3, 1.0),
     ] {
         let certified = Some(1 << 40);
-        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch: 1, rounds };
+        let terms = Terms::new(law, rate, 1, rounds);
         let found = recipe::min_batch(&terms, certified, epsilon, 1e-7).unwrap();
         let judged = |min_batch: u64| {
             recipe::judge(&Terms { min_batch, ..terms }, certified, 1e-7).unwrap().epsilon
@@ -172,7 +172,7 @@ fn what_cannot_be_met_is_said_to_be_so() {
     let much = || Event::PureDp { epsilon: 5.0 };
     unreachable(calibrate::epsilon0(replace, |e| and(shuffled(e, 4, 100), much())), "epsilon0");
     unreachable(calibrate::crowd(replace, |n| and(shuffled(1.0, 4, n), much())), "n");
-    let none = Terms { law: Law::Exact, rate: 0.1, dummy_rate: 0.0, min_batch: 1, rounds: 1 };
+    let none = Terms::new(Law::Exact, 0.1, 1, 1);
     unreachable(recipe::min_batch(&none, None, 1.0, 1e-6), "min_batch");
 }
 
@@ -205,13 +205,7 @@ fn nonsense_is_refused() {
     out_of_range(calibrate::sigma(good, |sigma| steps(1.5, sigma, 1)), "rate");
     out_of_range(calibrate::times(good, |times| steps(0.1, f64::NAN, times)), "sigma");
     out_of_range(calibrate::rate(good, |rate| steps(rate, -1.0, 1)), "sigma");
-    let terms = Terms {
-        law: Law::Gaussian { sigma: 1.0, shape: Shape::Vector },
-        rate: 0.1,
-        dummy_rate: 0.0,
-        min_batch: 1,
-        rounds: 1,
-    };
+    let terms = Terms::new(Law::Gaussian { sigma: 1.0, shape: Shape::Vector }, 0.1, 1, 1);
     out_of_range(recipe::min_batch(&terms, None, f64::NAN, 1e-6), "epsilon");
     out_of_range(recipe::min_batch(&terms, None, 1.0, 0.0), "delta");
     out_of_range(recipe::min_batch(&Terms { rate: -0.1, ..terms }, None, 1.0, 1e-6), "rate");

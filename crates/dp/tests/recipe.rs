@@ -24,7 +24,7 @@ fn server(sigma: f64, contribution: Contribution, adjacency: Adjacency) -> Law {
 }
 
 fn terms(law: Law, rate: f64, min_batch: u64, rounds: u64) -> Terms {
-    Terms { law, rate, dummy_rate: 0.0, min_batch, rounds }
+    Terms::new(law, rate, min_batch, rounds)
 }
 
 fn recipes() -> Vec<Terms> {
@@ -129,8 +129,9 @@ fn the_terms_know_no_population() {
     for terms in recipes() {
         let Value::Object(json) = serde_json::to_value(terms).unwrap() else { panic!("an object") };
         let names: BTreeSet<_> = json.keys().map(String::as_str).collect();
-        let expected = ["dummy_rate", "law", "min_batch", "rate", "rounds"];
-        assert_eq!(names, BTreeSet::from(expected));
+        let sampling = ["default_rate", "dummy_rate", "rate", "senders"];
+        let expected = sampling.into_iter().chain(["law", "min_batch", "rounds"]);
+        assert_eq!(names, expected.collect());
         let back: Terms = serde_json::from_value(Value::Object(json)).unwrap();
         assert_eq!(back, terms);
         let found = judge(&terms, CERTIFIED, 1e-6).unwrap();

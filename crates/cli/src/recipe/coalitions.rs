@@ -52,7 +52,7 @@ impl CoalitionsArgs {
             one_attester: trust.has_one_attester(),
             x25519: !trust.settings().require_post_quantum,
         });
-        let rows = rows(&loaded.recipe, allowed)?;
+        let rows = rows(&loaded.recipe, loaded.audience, allowed)?;
         if output.json() {
             let recipe = &loaded.recipe;
             let id = loaded.id_known().then(|| recipe.id());
@@ -66,8 +66,8 @@ impl CoalitionsArgs {
     }
 }
 
-fn rows(recipe: &Recipe, allowed: Allowed) -> Result<Vec<Row>> {
-    let remaining = Remaining::of(recipe)?;
+fn rows(recipe: &Recipe, audience: Option<u64>, allowed: Allowed) -> Result<Vec<Row>> {
+    let remaining = Remaining::of(recipe, audience)?;
     let row = |found: Coalition| {
         let mut shown_by: Vec<_> = found.facts.iter().map(|fact| fact.shown_by).collect();
         shown_by.sort_unstable();

@@ -12,7 +12,9 @@ use sotto_dp::number::{down, up, up_short};
 use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
-use sotto_protocol::recipe::{Assessment, Cost, colluding, crowd, judgement, show_micro};
+use sotto_protocol::recipe::{
+    Assessment, Cost, colluding, crowd, judgement_of, needs_audience, show_micro,
+};
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{Privacy, Probability};
 use sotto_wire::{Recipe, Role};
@@ -135,8 +137,8 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         }
         (None, _) => found.unknown(Check::AuthorSignature, "it is not signed yet"),
     }
-    let judged = judgement(recipe);
-    let assessment = assess(recipe, &mut found);
+    let judged = judgement_of(recipe, loaded.audience);
+    let assessment = assess(recipe, loaded.audience, &mut found);
     token_keys(loaded, trust, &mut found);
     if let Some(assessment) = &assessment {
         limits(assessment, trust, &mut found);
@@ -237,10 +239,10 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
 
 /// The assessment. A recipe whose only fault is a claim that is too low is assessed with the
 /// correct claim, so that the other checks are shown too.
-fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
+fn assess(recipe: &Recipe, audience: Option<u64>, found: &mut Findings) -> Option<Assessment> {
     let repaired = || {
         let mut repaired = recipe.clone();
-        let judgement = judgement(recipe).ok()??;
+        let judgement = judgement_of(recipe, audience).ok()??;
         let Privacy::Claim { epsilon_micro, adjacency, .. } = &mut repaired.privacy else {
             return None;
         };
@@ -249,9 +251,9 @@ fn assess(recipe: &Recipe, found: &mut Findings) -> Option<Assessment> {
             sotto_dp::Adjacency::Replace => sotto_wire::recipe::Adjacency::Replace,
             _ => sotto_wire::recipe::Adjacency::AddRemove,
         };
-        Assessment::new(repaired).ok()
+        Assessment::certified(repaired, audience).ok()
     };
-    let assessment = match Assessment::new(recipe.clone()) {
+    let assessment = match Assessment::certified(recipe.clone(), audience) {
         Ok(assessment) => Some(assessment),
         Err(silence) => {
             let only_the_claim = silence.check == Check::Claim;
@@ -424,6 +426,12 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
         ));
     }
     list.extend(early_warning(loaded, now));
+    if needs_audience(recipe) && loaded.audience.is_none() {
+        list.push(
+            "the claim depends on how large the certified audience is: give --audience, or --log"
+                .to_owned(),
+        );
+    }
     if matches!(recipe.privacy, Privacy::InsecureUnbounded) {
         list.push(
             "it claims no privacy: only devices that allow insecure_exact answer, and a release is \

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use sotto_dp::filter::{Charge, Filter};
-use sotto_protocol::recipe::{Assessment, colluding, derive_vdaf, judgement, mechanism};
+use sotto_protocol::recipe::{Assessment, colluding, derive_vdaf, judgement_of, mechanism};
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{AttributeType, Privacy, Query, Randomizer};
 use sotto_wire::{Recipe, Role};
@@ -41,7 +41,7 @@ impl ExplainArgs {
             true => recipe.author.name.as_str(),
             false => "somebody who has not signed yet",
         };
-        let sections = sections(recipe, author, trust.as_ref())?;
+        let sections = sections(recipe, loaded.audience, author, trust.as_ref())?;
         if output.json() {
             let (name, purpose) = (&recipe.name, &recipe.purpose);
             let value = json!({ "name": name, "purpose": purpose, "sections": sections });
@@ -62,6 +62,7 @@ impl ExplainArgs {
 
 pub(super) fn sections(
     recipe: &Recipe,
+    audience: Option<u64>,
     author: &str,
     trust: Option<&Trust>,
 ) -> Result<Vec<Section>> {
@@ -70,7 +71,7 @@ pub(super) fn sections(
         Section { title: "How often", text: how_often(recipe) },
         Section { title: "What is sent", text: what_is_sent(recipe)? },
         Section { title: "Who learns what", text: who_learns(recipe, author, trust) },
-        Section { title: "What it costs you", text: cost(recipe, trust)? },
+        Section { title: "What it costs you", text: cost(recipe, audience, trust)? },
         Section { title: "If they cheat", text: if_they_cheat(recipe)? },
     ])
 }
@@ -216,8 +217,9 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
     vec![servers, address, stamp, result, public]
 }
 
-fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
-    let (Privacy::Claim { delta, .. }, Some(judged)) = (&recipe.privacy, judgement(recipe)?) else {
+fn cost(recipe: &Recipe, audience: Option<u64>, trust: Option<&Trust>) -> Result<Vec<String>> {
+    let judged = judgement_of(recipe, audience)?;
+    let (Privacy::Claim { delta, .. }, Some(judged)) = (&recipe.privacy, judged) else {
         return Ok(vec![
             "There is no promise: the totals are exact. Your device answers only if its owner \
              allowed that."
@@ -233,16 +235,16 @@ fn cost(recipe: &Recipe, trust: Option<&Trust>) -> Result<Vec<String>> {
     )];
     text.push(format!("This can fail with a chance of less than {}.", words::one_in(*delta)));
     if let Some(trust) = trust {
-        text.push(budget(recipe, trust)?);
+        text.push(budget(recipe, audience, trust)?);
     }
     Ok(text)
 }
 
 /// How often the budget of a period covers such a recipe, if the device's life allows it.
-fn budget(recipe: &Recipe, trust: &Trust) -> Result<String> {
+fn budget(recipe: &Recipe, audience: Option<u64>, trust: &Trust) -> Result<String> {
     let days = (trust.settings().budget.period_s as f64 / 86_400.0).round().max(1.0) as u64;
-    let affordable = match Assessment::new(recipe.clone()).ok().as_ref().and_then(Assessment::cost)
-    {
+    let assessment = Assessment::certified(recipe.clone(), audience).ok();
+    let affordable = match assessment.as_ref().and_then(Assessment::cost) {
         Some(cost) => times(&cost.charge, trust)?,
         None => 0,
     };
@@ -325,7 +327,7 @@ mod tests {
 
     #[test]
     fn no_jargon_reaches_the_reader() {
-        let text: String = sections(&testing::recipe(), "analytics.example", None)
+        let text: String = sections(&testing::recipe(), None, "analytics.example", None)
             .unwrap()
             .into_iter()
             .flat_map(|section| section.text)

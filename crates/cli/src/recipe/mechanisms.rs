@@ -78,7 +78,7 @@ fn every_mechanism_has_words() {
         let (kind, said) = (mechanism.kind(), mechanism.words());
         assert!(!said.name.is_empty() && !said.effect.is_empty(), "{kind}: {said:?}");
         assert!(words::mechanism(&mechanism).starts_with(said.name), "{kind}: {said:?}");
-        let sections = sections(&recipe, "somebody", None).unwrap();
+        let sections = sections(&recipe, None, "somebody", None).unwrap();
         let told = sections.iter().any(|section| section.text.contains(&said.explanation));
         assert!(told && said.explanation.ends_with('.'), "explain: {kind}");
         for word in ["epsilon", "delta", "randomiz"] {

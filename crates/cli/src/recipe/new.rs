@@ -10,11 +10,11 @@ pub(crate) mod testing;
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
-use sotto_protocol::recipe::{Assessment, crowd, judgement};
+use sotto_protocol::recipe::{Assessment, crowd, judgement_of};
 use sotto_wire::recipe::{Privacy, Probability, Query, TokensDraft, parse_probability};
 use sotto_wire::{Recipe, RecipeDraft};
 
@@ -83,9 +83,19 @@ pub(crate) struct NewArgs {
     /// The id of the result in the log that says how many these are.
     #[arg(long, value_name = "ID", requires = "predicate", help_heading = "Crowd")]
     pub(super) certified: Option<String>,
+    /// How many these are. Needed with --default-rate, and with --adjacency add-remove.
+    #[arg(long, value_name = "N", requires = "certified", help_heading = "Crowd")]
+    pub(super) audience: Option<u64>,
     /// The probability that a device answers, like 1/50, 2% or 0.02 [default: for about 20,000 answers]
     #[arg(long, value_name = "Q", help_heading = "Crowd")]
     pub(super) rate: Option<String>,
+    /// The same for a device with the default value of a sparse_histogram, which may be lower.
+    #[arg(long, value_name = "Q", value_parser = parse_probability, help_heading = "Crowd")]
+    pub(super) default_rate: Option<Probability>,
+    /// The probability that a device that does not answer sends a dummy, which is counted and says
+    /// nothing [default: 0]
+    #[arg(long, value_name = "Q", value_parser = parse_probability, help_heading = "Crowd")]
+    pub(super) dummy_rate: Option<Probability>,
     /// The probability that a device that does not answer sends cover, which hides from the relay
     /// who answers. Below 1 the epsilon grows [default: 1]
     #[arg(long, value_name = "C", value_parser = parse_probability, help_heading = "Crowd")]
@@ -111,6 +121,9 @@ pub(crate) struct NewArgs {
     /// The delta of the claim [default: 1e-9]
     #[arg(long, value_name = "DELTA", help_heading = "Privacy")]
     pub(super) delta: Option<String>,
+    /// What the claim protects.
+    #[arg(long, value_enum, default_value_t, help_heading = "Privacy")]
+    pub(super) adjacency: Neighbours,
     /// No randomizer, no noise and no claim. Only devices that allow it answer.
     #[arg(
         long,
@@ -186,6 +199,17 @@ pub(crate) struct NewArgs {
     pub(super) force: bool,
 }
 
+/// What a claim protects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Neighbours {
+    /// Which value a device has.
+    #[default]
+    Replace,
+    /// Also whether the device is there at all. It needs noise of the aggregators, and an audience
+    /// that a logged result certifies.
+    AddRemove,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// How many devices fall into each bucket.
@@ -218,7 +242,7 @@ impl NewArgs {
         }
         let now = now()?.0;
         let mut draft = self.draft(&mut inquiry, now)?;
-        let recipe = with_claim(&mut draft)?;
+        let recipe = with_claim(&mut draft, self.audience)?;
         let out = self.file(&recipe.name);
         recipe_file::write(&out, draft.to_toml().as_bytes(), self.force)?;
         inquiry.forget()?;
@@ -360,17 +384,16 @@ impl NewArgs {
 
 /// Computes the claim of a draft as a device will, and writes it into the draft. The returned
 /// recipe has placeholders for its author and for the issuers' keys.
-fn with_claim(draft: &mut RecipeDraft) -> Result<Recipe> {
+fn with_claim(draft: &mut RecipeDraft, audience: Option<u64>) -> Result<Recipe> {
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
-    let judged = judgement(&recipe)?;
+    let judged = judgement_of(&recipe, audience)?;
     if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut draft.privacy, judged) {
-        if !judged.epsilon.is_finite() {
-            bail!("these parameters imply no finite epsilon");
+        if judged.epsilon.is_finite() {
+            *epsilon_micro = published(judged.epsilon)?.max(1);
+            recipe.privacy = draft.privacy;
         }
-        *epsilon_micro = published(judged.epsilon)?.max(1);
-        recipe.privacy = draft.privacy;
     }
-    Assessment::new(recipe.clone()).map_err(|silence| {
+    Assessment::certified(recipe.clone(), audience).map_err(|silence| {
         let place = recipe_file::in_expression(&recipe, &silence.reason);
         pointed(anyhow!("{silence}").context("a device would refuse this recipe"), place)
     })?;

@@ -18,7 +18,7 @@ use super::examine::examine;
 use super::words;
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
-use crate::recipe_file::{self, Form, kind_words};
+use crate::recipe_file::{self, AudienceArgs, Form, kind_words};
 use crate::time_text::now;
 use crate::{signer_file, trust_file};
 
@@ -47,6 +47,8 @@ pub(super) struct PublishArgs {
     /// Publish even if a device would refuse, and replace existing files.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    audience: AudienceArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -125,7 +127,8 @@ impl PublishArgs {
         urls: Option<Vec<Url>>,
         output: &Output,
     ) -> Result<bool> {
-        let loaded = Form::Entry(Box::new(entry.clone())).loaded()?;
+        let mut loaded = Form::Entry(Box::new(entry.clone())).loaded()?;
+        loaded.audience = self.audience.of(&loaded.recipe, &self.log)?;
         let mut found = examine(&loaded, trust, now()?.0)?;
         for url in urls.into_iter().flatten() {
             match url {

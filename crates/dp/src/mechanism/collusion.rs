@@ -133,7 +133,7 @@ mod tests {
         // 10,000 honest reports are expected; six standard deviations are 600.
         assert!((9_200..9_500).contains(&found.honest_reports), "{found:?}");
         let law = response().law();
-        let terms = Terms { law, rate: 0.02, dummy_rate: 0.0, min_batch: 19_434, rounds: 1 };
+        let terms = Terms::new(law, 0.02, 19_434, 1);
         let judged = judge(&terms, None, DELTA).unwrap();
         assert!(found.epsilon > 0.5 * judged.epsilon && found.epsilon < 2.0 * judged.epsilon);
     }

@@ -1,8 +1,9 @@
 //! Recipes whose devices randomize their own values. The rule and its proof are in [`super`].
 
-use super::{Law, SILENT, Terms, best, most_silent};
-use crate::math::search::crossing;
-use crate::math::{down, ln, log1p, up};
+use super::counted::Counted;
+use super::{IMPROBABLE, Law, Rule, SILENT, Terms, best, most_silent, most_surely};
+use crate::math::search::{crossing, last_where};
+use crate::math::{binomial, down, ln, log1p, up};
 use crate::mechanism::rappor::HEAVY;
 use crate::shuffle::{self, Crowd, Randomizer};
 use crate::{Adjacency, Error, Event, Shape};
@@ -82,6 +83,27 @@ impl Local {
         Ok(together.min(best(&alone, Adjacency::Replace, Shape::OneHot, delta)?))
     }
 
+    /// Two rates. Given the count, the device is among the senders with a probability that is hardly
+    /// above its own rate, or another one takes its place in a shuffle of the smallest batch.
+    pub(super) fn counted(&self, terms: &Terms, delta: f64) -> Rule {
+        let (local, terms) = (self.clone(), *terms);
+        let improbable = IMPROBABLE * delta / terms.rounds as f64;
+        // Reports that are too heavy are replaced, which the law of the sum does not allow for.
+        let summed = local.summed && terms.honest_batch() as f64 * HEAVY <= improbable;
+        let release = move |population| {
+            let reports = terms.honest_reports(improbable);
+            let share = terms.share_given_count(population, improbable);
+            let crowd = Crowd { reports, rate: 1.0, share };
+            let seen = Seen { crowd, summed };
+            Event::Composed { of: vec![terms.count_alone(population), local.event(&seen)] }
+        };
+        Rule::Counted(Counted {
+            adjacency: Adjacency::Replace,
+            release: Box::new(release),
+            exceptions: 4,
+        })
+    }
+
     /// The paper's model: exactly `min_batch` reports of a population at the rate, all honest.
     pub(super) fn paper(&self, terms: &Terms, delta: f64) -> Result<f64, Error> {
         if terms.rate <= 0.0 {
@@ -149,17 +171,42 @@ impl Local {
     }
 
     fn composed(&self, seen: &Seen, rounds: u64, delta: f64) -> Result<f64, Error> {
+        let event = Event::Repeated { times: rounds, of: Box::new(self.event(seen)) };
+        best(&event, Adjacency::Replace, Shape::OneHot, delta)
+    }
+
+    fn event(&self, seen: &Seen) -> Event {
         let of = Box::new(self.event.clone());
         let Crowd { reports: n, rate, share } = seen.crowd;
         let of = if rate < 1.0 { Box::new(Event::PoissonSampled { rate, of }) } else { of };
         let whole = if seen.summed { Event::Summed { n, of } } else { Event::Shuffled { n, of } };
-        let of = if share < 1.0 {
-            Event::PoissonSampled { rate: share, of: Box::new(whole) }
-        } else {
-            whole
-        };
-        let event = Event::Repeated { times: rounds, of: Box::new(of) };
-        best(&event, Adjacency::Replace, Shape::OneHot, delta)
+        if share < 1.0 { Event::PoissonSampled { rate: share, of: Box::new(whole) } } else { whole }
+    }
+}
+
+impl Terms {
+    /// The largest probability with which a device with a value is among the senders, given their
+    /// number, except for improbable ones.
+    ///
+    /// Of `population` others, show all but a number that send with the probability `t0`. With `c` of
+    /// the device and these, the odds are `t1/(1-t1)` times `b(c-1)/b(c)`, where `b` is the law of
+    /// how many of these send.
+    fn share_given_count(&self, population: u64, improbable: f64) -> f64 {
+        let (sending, least) = (self.sending(), self.least_sending());
+        let hidden = (1.0 - self.rate) / (1.0 - self.least_rate());
+        let crowd = most_surely(population, hidden, improbable);
+        if sending >= 1.0 || crowd == 0 {
+            return 1.0;
+        }
+        let usual = |sent: u64| binomial::upper_tail(crowd, least, sent) > 0.99 * improbable;
+        // With the device.
+        let most = last_where(0, crowd + 1, usual) + 1;
+        if most > crowd {
+            return 1.0;
+        }
+        let before = most as f64 * (1.0 - least) / ((crowd - most + 1) as f64 * least);
+        let odds = sending / (1.0 - sending) * before;
+        up(odds / (1.0 + odds), 1e-14).min(1.0)
     }
 }
 
@@ -186,13 +233,7 @@ mod tests {
 
     #[test]
     fn a_delta_below_that_of_heavy_reports_is_that_of_single_reports() {
-        let terms = Terms {
-            law: Law::Rappor { epsilon0: 4.0, k: 100 },
-            rate: 0.02,
-            dummy_rate: 0.0,
-            min_batch: 10_000,
-            rounds: 1,
-        };
+        let terms = Terms::new(Law::Rappor { epsilon0: 4.0, k: 100 }, 0.02, 10_000, 1);
         let summed = Local::of(terms.law).unwrap();
         let single = Local { summed: false, ..summed.clone() };
         // 5,000 reports, each heavy with probability 2^-80: 4e-21.

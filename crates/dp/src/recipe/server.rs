@@ -117,11 +117,15 @@ pub(super) fn judge(
     }
     let less = down(delta * exp(-closeness), 1e-14);
     let (rule, paper) = match adjacency {
+        Adjacency::Replace if terms.has_two_rates() => {
+            let paper = subset(terms, terms.rate, (sigma, shape), less)?;
+            (terms.release(sigma, shape, adjacency), paper)
+        }
         Adjacency::Replace => {
             let paper = subset(terms, terms.rate, (sigma, shape), less)?;
             (Rule::Replace(replaced(terms, sigma, shape, less)?), paper)
         }
-        _ => (terms.release(sigma, shape), super::paper_gaussian(terms, sigma, less)?),
+        _ => (terms.release(sigma, shape, adjacency), super::paper_gaussian(terms, sigma, less)?),
     };
     let found = rule.judge(terms, certified, less, (paper, None))?;
     let epsilon = found.epsilon + 2.0 * closeness;

@@ -80,7 +80,7 @@ fn claims(terms: &Terms, certified: Option<u64>) -> Vec<(f64, f64)> {
 }
 
 fn terms(law: Law, rate: f64, dummy_rate: f64, min_batch: u64) -> Terms {
-    Terms { law, rate, dummy_rate, min_batch, rounds: 1 }
+    Terms { dummy_rate, ..Terms::new(law, rate, min_batch, 1) }
 }
 
 /// One round: the count is seen, the sum if there are enough messages. All devices are honest here;

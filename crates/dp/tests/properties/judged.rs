@@ -72,7 +72,7 @@ fn gaussian_terms(stream: &mut Stream, dummy_rate: f64) -> Terms {
     let shape = if stream.whole(0, 1) == 0 { Shape::OneHot } else { Shape::Vector };
     let law = Law::Gaussian { sigma: stream.spread(0.8, 8.0), shape };
     let (rate, min_batch) = (stream.spread(0.03, 0.9), stream.whole(2, 60));
-    Terms { law, rate, dummy_rate, min_batch, rounds: 1 }
+    Terms { dummy_rate, ..Terms::new(law, rate, min_batch, 1) }
 }
 
 #[test]
@@ -205,6 +205,8 @@ fn ln_factorials(most: u64) -> Vec<f64> {
 struct World {
     crowd: Crowd,
     rate: f64,
+    /// The device's rate with its first value, and with its second.
+    own: (f64, f64),
     others: u64,
     ln_factorials: Vec<f64>,
 }
@@ -255,16 +257,25 @@ impl World {
         (of(first), of(second))
     }
 
-    /// The divergence of what is released if there are `least` reports or more, in both directions.
+    /// The divergence of what is seen, in both directions: the count, and the reports if there are
+    /// `least` or more.
     fn divergence(&self, least: u64, epsilon: f64) -> f64 {
         let (mut forth, mut back, grown) = (0.0, 0.0, epsilon.exp());
+        let mut add = |p: f64, q: f64| {
+            forth += (p - grown * q).max(0.0);
+            back += (q - grown * p).max(0.0);
+        };
         let (Crowd::Classes { others, .. } | Crowd::Columns { others, .. }) = self.crowd;
-        for k in least..=self.others + 1 {
-            let (out, inside) = (
-                (1.0 - self.rate) * self.binomial(self.others, k, self.rate),
-                self.rate * self.binomial(self.others, k.wrapping_sub(1), self.rate),
-            );
-            if out + inside < 1e-14 {
+        for k in 0..=self.others + 1 {
+            let without = self.binomial(self.others, k, self.rate);
+            let before = self.binomial(self.others, k.wrapping_sub(1), self.rate);
+            if without + before < 1e-14 {
+                continue;
+            }
+            let at = |own: f64, with: f64, same: f64| (1.0 - own) * same + own * with;
+            if k < least {
+                let count = |own| at(own, before, without);
+                add(count(self.own.0), count(self.own.1));
                 continue;
             }
             let range = |p: f64| {
@@ -274,12 +285,10 @@ impl World {
             };
             for i in range(others.0) {
                 for j in range(others.1) {
-                    let same = out * self.crowd(k, i, j);
+                    let same = without * self.crowd(k, i, j);
                     let (p, q) =
-                        if inside > 0.0 { self.with_device(k - 1, i, j) } else { (0.0, 0.0) };
-                    let (p, q) = (same + inside * p, same + inside * q);
-                    forth += (p - grown * q).max(0.0);
-                    back += (q - grown * p).max(0.0);
+                        if before > 0.0 { self.with_device(k - 1, i, j) } else { (0.0, 0.0) };
+                    add(at(self.own.0, before * p, same), at(self.own.1, before * q, same));
                 }
             }
         }
@@ -307,6 +316,7 @@ fn local_case(terms: &Terms, delta: f64) -> f64 {
             let world = World {
                 crowd,
                 rate: terms.rate,
+                own: (terms.rate, terms.rate),
                 others: devices - 1,
                 ln_factorials: ln_factorials.clone(),
             };
@@ -338,11 +348,60 @@ fn local_recipes_hold_for_every_population() {
             }
         };
         let (rate, min_batch) = (stream.spread(0.05, 0.9), stream.whole(2, 120));
-        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
+        let terms = Terms::new(law, rate, min_batch, 1);
         let delta = stream.spread(1e-8, 1e-2);
         let worst = local_case(&terms, delta);
         near += u32::from(worst > 0.02);
     }
     println!("{cases} recipes, {near} with a crowd that takes 2 % of delta");
     assert!(near * 4 >= cases, "{near}");
+}
+
+/// Local randomizers with two rates: one of the device's values is the default. The others hold the
+/// default value or not, at least as many as are certified.
+#[test]
+fn local_recipes_with_two_rates_hold() {
+    let mut stream = Stream::new(19);
+    let (mut finite, mut near, cases) = (0, 0, super::cases(20));
+    for case in 0..cases {
+        let (epsilon0, k) = (stream.between(0.3, 2.5), stream.whole(2, 12));
+        let law = match case % 3 {
+            0 => Law::RandomizedResponse { epsilon0, k },
+            1 => Law::Rappor { epsilon0, k },
+            _ => Law::ProjectiveGeometry { epsilon0, order: 3, dimension: 3 },
+        };
+        let rate = stream.between(0.1, 0.6);
+        let default_rate = rate * stream.between(0.3, 0.98);
+        let (min_batch, honest) = (stream.whole(20, 160), stream.whole(40, 120));
+        let terms =
+            Terms { default_rate: Some(default_rate), ..Terms::new(law, rate, min_batch, 1) };
+        let delta = stream.spread(1e-3, 0.1);
+        let epsilon = judge(&terms, Some(2 * honest + 1), delta).unwrap().epsilon;
+        if !epsilon.is_finite() {
+            continue;
+        }
+        finite += 1;
+        let mut worst = 0.0f64;
+        for others in [honest, 2 * honest] {
+            let ln_factorials = ln_factorials(others + 1);
+            for crowd in crowds(law) {
+                for theirs in [default_rate, rate] {
+                    // The first value is the default, or the second is, or neither.
+                    for own in [(default_rate, rate), (rate, default_rate), (rate, rate)] {
+                        let ln_factorials = ln_factorials.clone();
+                        let world = World { crowd, rate: theirs, own, others, ln_factorials };
+                        let found = world.divergence(min_batch.div_ceil(2), epsilon);
+                        assert!(
+                            found <= delta * (1.0 + 1e-9) + 1e-12,
+                            "{terms:?} {delta:e}: {epsilon} at {others}, {crowd:?}: {found:e}"
+                        );
+                        worst = worst.max(found / delta);
+                    }
+                }
+            }
+        }
+        near += u32::from(worst > 0.01);
+    }
+    println!("{finite} of {cases} finite, {near} use a hundredth of delta");
+    assert!(finite * 4 >= cases && near * 20 >= cases, "{finite} {near}");
 }

@@ -182,7 +182,7 @@ fn positions(shape: Shape) -> [f64; 2] {
 
 fn gaussian(sigma: f64, shape: Shape, rate: f64, min_batch: u64) -> Terms {
     let law = Law::Gaussian { sigma, shape };
-    Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 }
+    Terms::new(law, rate, min_batch, 1)
 }
 
 /// Gaussian recipes, each with its delta. Releases are sometimes likely, sometimes impossible in
@@ -348,7 +348,7 @@ fn randomized_response_holds_for_every_count_that_is_seen() {
     for (case, populations) in RESPONSES {
         let (epsilon0, k, rate, min_batch, delta) = case;
         let law = Law::RandomizedResponse { epsilon0, k: k as u64 };
-        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
+        let terms = Terms::new(law, rate, min_batch, 1);
         let found = judge(&terms, None, delta).unwrap();
         // No population matters: the count does not depend on the value.
         assert_eq!(found, judge(&terms, HIDDEN, delta).unwrap());
@@ -381,7 +381,7 @@ fn randomized_response_holds_with_dummies() {
     ] {
         let (epsilon0, k, rate, min_batch, delta) = case;
         let law = Law::RandomizedResponse { epsilon0, k: k as u64 };
-        let terms = Terms { law, rate, dummy_rate, min_batch, rounds: 1 };
+        let terms = Terms { dummy_rate, ..Terms::new(law, rate, min_batch, 1) };
         let found = judge(&terms, None, delta).unwrap();
         let without = judge(&Terms { dummy_rate: 0.0, ..terms }, None, delta).unwrap();
         assert!(found.epsilon >= without.epsilon * (1.0 - 1e-9), "{found:?} {without:?}");
@@ -420,7 +420,7 @@ fn randomized_response_holds_for_devices_that_are_often_off() {
     for (case, populations) in RESPONSES {
         let (epsilon0, k, rate, min_batch, delta) = case;
         let law = Law::RandomizedResponse { epsilon0, k: k as u64 };
-        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
+        let terms = Terms::new(law, rate, min_batch, 1);
         let judged = judge(&terms, None, delta).unwrap();
         let epsilon = judged.epsilon;
         for &devices in populations.iter().filter(|devices| **devices <= 40) {
@@ -497,7 +497,7 @@ fn the_other_adjacency_follows_in_two_steps() {
     for (case, populations) in RESPONSES {
         let (epsilon0, k, rate, min_batch, delta) = case;
         let law = Law::RandomizedResponse { epsilon0, k: k as u64 };
-        let terms = Terms { law, rate, dummy_rate: 0.0, min_batch, rounds: 1 };
+        let terms = Terms::new(law, rate, min_batch, 1);
         let replaced = judge(&terms, None, delta).unwrap().epsilon;
         for &devices in populations {
             let count = count_epsilon(rate, devices as u64 - 1, delta);
@@ -531,7 +531,7 @@ fn the_other_adjacency_follows_in_two_steps() {
 /// Exact values: no epsilon is judged, and none holds, neither for presence nor for the value.
 #[test]
 fn exact_values_have_no_epsilon() {
-    let terms = Terms { law: Law::Exact, rate: 0.3, dummy_rate: 0.0, min_batch: 4, rounds: 1 };
+    let terms = Terms::new(Law::Exact, 0.3, 4, 1);
     for certified in [None, Some(13), HIDDEN] {
         assert_eq!(judge(&terms, certified, 1e-3).unwrap().epsilon, f64::INFINITY);
     }

@@ -170,7 +170,7 @@ fn a_known_schedule_is_plain_noise_at_the_replacement_distance() {
             let found = question.epsilon_upper(delta).unwrap();
             assert!((found / exact.upper - 1.0).abs() < 1e-9, "{contribution:?}: {found}");
             let law = Law::ServerGaussian { sigma, contribution, adjacency };
-            let terms = Terms { law, rate: 1.0, dummy_rate: 0.0, min_batch: 100, rounds };
+            let terms = Terms::new(law, 1.0, 100, rounds);
             let judged = judge(&terms, None, delta).unwrap().epsilon;
             // The whole numbers cost little: less than 1/1000 of the variance.
             assert!(judged >= exact.upper && judged < 1.01 * exact.upper, "{judged} {exact:?}");

@@ -180,7 +180,7 @@ fn recipes_with_noise_of_a_server_hold() {
         let delta = if side == 0 { stream.spread(3e-3, 0.1) } else { stream.spread(1e-4, 2e-2) };
         let adjacency = [Adjacency::AddRemove, Adjacency::Replace][side];
         let law = Law::ServerGaussian { sigma, contribution, adjacency };
-        let terms = Terms { law, rate, dummy_rate, min_batch, rounds: 1 };
+        let terms = Terms { dummy_rate, ..Terms::new(law, rate, min_batch, 1) };
         let found = judge(&terms, Some(2 * others + 1), delta).unwrap();
         assert!(found.adjacency == adjacency && found.delta == delta);
         if !found.epsilon.is_finite() {
@@ -210,4 +210,143 @@ fn recipes_with_noise_of_a_server_hold() {
         finite.iter().chain(&near).all(|count| *count >= cases(40) / 10),
         "{finite:?} {near:?}"
     );
+}
+
+/// Devices that hold 0, the default, or 1: how many of each.
+#[derive(Clone, Copy)]
+struct Line {
+    zeros: u64,
+    ones: u64,
+}
+
+impl Line {
+    /// Of `all` devices, `ones` hold 1.
+    fn of(all: u64, ones: u64) -> Self {
+        Self { zeros: all - ones, ones }
+    }
+
+    fn with(self, one: bool) -> Self {
+        Self { zeros: self.zeros + u64::from(!one), ones: self.ones + u64::from(one) }
+    }
+
+    /// Those with 0 take part with the first probability, those with 1 with the second.
+    fn sums(self, rates: (f64, f64), dummy_rate: f64) -> Sums {
+        let size = (self.zeros + self.ones + 1) as usize;
+        let mut law = vec![vec![0.0; size]; size];
+        law[0][0] = 1.0;
+        for device in 0..size - 1 {
+            let is_one = (device as u64) < self.ones;
+            let rate = if is_one { rates.1 } else { rates.0 };
+            let (dummy, silent) = ((1.0 - rate) * dummy_rate, (1.0 - rate) * (1.0 - dummy_rate));
+            for count in (0..=device + 1).rev() {
+                for sum in (0..=count).rev() {
+                    let before = |sum: usize| if count > 0 { law[count - 1][sum] } else { 0.0 };
+                    let moved = match (is_one, sum) {
+                        (true, 0) => 0.0,
+                        (true, _) => before(sum - 1),
+                        (false, _) => before(sum),
+                    };
+                    law[count][sum] = silent * law[count][sum] + dummy * before(sum) + rate * moved;
+                }
+            }
+        }
+        let rows = law.into_iter().enumerate();
+        let points = rows.flat_map(|(count, row)| {
+            let at = move |(sum, mass)| ((count as u64, [sum as i64, 0]), mass);
+            row.into_iter().enumerate().map(at).filter(|(_, mass)| *mass > 1e-18)
+        });
+        points.collect()
+    }
+}
+
+/// Where the rate depends on the value, the number of reports says something about it. Whatever the
+/// others hold, and however many there are beside those that are certified, the recipe holds.
+#[test]
+fn recipes_with_two_rates_hold() {
+    let mut stream = Stream::new(38);
+    let (mut finite, mut near) = ([0; 2], [0; 2]);
+    for case in 0..cases(32) {
+        let side = case as usize % 2;
+        let adjacency = [Adjacency::AddRemove, Adjacency::Replace][side];
+        let rate = stream.between(0.1, 0.6);
+        let default_rate = rate * stream.between(0.2, 0.98);
+        let dummy_rate = if stream.whole(0, 1) == 0 { 0.0 } else { stream.between(0.02, 0.3) };
+        let (sigma, honest) = (stream.between(1.0, 4.0), stream.whole(20, 150));
+        let (min_batch, delta) = (stream.whole(2, 90), stream.spread(1e-4, 0.1));
+        let contribution = Contribution::Labels { most: 1 };
+        let law = Law::ServerGaussian { sigma, contribution, adjacency };
+        let plain = Terms::new(law, rate, min_batch, 1);
+        let terms = Terms { default_rate: Some(default_rate), dummy_rate, ..plain };
+        let found = judge(&terms, Some(2 * honest + 1), delta).unwrap();
+        assert_eq!(found.adjacency, adjacency);
+        if !found.epsilon.is_finite() {
+            continue;
+        }
+        finite[side] += 1;
+        let mut worst = 0.0f64;
+        for others in [honest, honest + 1, 2 * honest] {
+            for ones in [0, others / 3, others] {
+                let crowd = Line::of(others, ones);
+                let law = |line: Line| line.sums((default_rate, rate), dummy_rate);
+                let (zero, one) = (law(crowd.with(false)), law(crowd.with(true)));
+                let pairs = match adjacency {
+                    Adjacency::Replace => vec![(&one, zero)],
+                    _ => vec![(&one, law(crowd)), (&zero, law(crowd))],
+                };
+                for (with, without) in &pairs {
+                    for least in [min_batch, min_batch.div_ceil(2)] {
+                        let laws = [*with, without];
+                        let truth = divergence(laws, false, sigma, least, found.epsilon);
+                        assert!(
+                            truth <= delta * (1.0 + SLACK),
+                            "{terms:?} {others} {ones}: {found:?} {truth:e}"
+                        );
+                        worst = worst.max(truth / delta);
+                    }
+                }
+            }
+        }
+        near[side] += u32::from(worst > 0.03);
+    }
+    println!("{finite:?} of {} finite, {near:?} use a thirtieth of delta", cases(32));
+    assert!(finite.iter().all(|count| *count >= cases(32) / 6), "{finite:?}");
+    assert!(near.iter().all(|count| *count >= cases(32) / 30), "{near:?}");
+}
+
+/// Somebody who knows who sent something: the others are those that did, and there are not always
+/// as many.
+#[test]
+fn recipes_hold_among_senders() {
+    let mut stream = Stream::new(39);
+    let (mut finite, mut near) = (0, 0);
+    for case in 0..cases(12) {
+        let (rate, senders) = (stream.between(0.1, 0.5), stream.between(0.2, 0.9));
+        let default_rate = (case % 2 == 1).then(|| rate * stream.between(0.5, 0.98));
+        let (sigma, honest) = (stream.between(1.0, 4.0), stream.whole(20, 60));
+        let (min_batch, delta) = (stream.whole(2, 30), stream.spread(3e-3, 0.1));
+        let contribution = Contribution::Numbers { max: 1, length: 1 };
+        let law = Law::ServerGaussian { sigma, contribution, adjacency: Adjacency::AddRemove };
+        let terms = Terms { default_rate, senders, ..Terms::new(law, rate, min_batch, 1) };
+        let epsilon = judge(&terms, Some(2 * honest + 1), delta).unwrap().epsilon;
+        if !epsilon.is_finite() {
+            continue;
+        }
+        finite += 1;
+        let rates = (default_rate.unwrap_or(rate), rate);
+        let mut truth = 0.0;
+        let mut of_number = (1.0 - senders).powi(honest as i32);
+        for others in 0..=honest {
+            let crowd = Line::of(others, 0);
+            let laws = [&crowd.with(true).sums(rates, 0.0), &crowd.sums(rates, 0.0)];
+            truth += of_number * divergence(laws, false, sigma, min_batch.div_ceil(2), epsilon);
+            of_number *= (honest - others) as f64 / (others + 1) as f64 * senders / (1.0 - senders);
+        }
+        assert!(truth <= delta * (1.0 + SLACK), "{terms:?} {honest}: {epsilon} {truth:e}");
+        let everybody = Terms { senders: 1.0, ..terms };
+        let more = judge(&everybody, Some(2 * honest + 1), delta).unwrap().epsilon;
+        assert!(more <= epsilon, "{terms:?}");
+        near += u32::from(truth > 0.03 * delta);
+    }
+    println!("{finite} of {} finite, {near} use a thirtieth of delta", cases(12));
+    assert!(finite >= cases(12) / 3 && near >= cases(12) / 6, "{finite} {near}");
 }

@@ -5,10 +5,11 @@
 //! batch, in total) are part of every coalition.
 
 use sotto_dp::Error;
+use sotto_dp::relay::epsilon_of_sending;
 use sotto_wire::Role;
 use sotto_wire::recipe::{Probability, Recipe};
 
-use super::judgement;
+use super::judging::{judgement_of, two_rates};
 
 /// A party that may be dishonest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,14 +171,24 @@ pub struct Remaining {
 }
 
 impl Remaining {
-    /// Computes them.
-    pub fn of(recipe: &Recipe) -> Result<Self, Error> {
-        let judged = judgement(recipe)?;
+    /// Computes them. `audience` is the number of devices in a certified audience.
+    pub fn of(recipe: &Recipe, audience: Option<u64>) -> Result<Self, Error> {
+        let judged = judgement_of(recipe, audience)?;
         let mut without_sampling = recipe.clone();
-        without_sampling.sampling.rate = Probability::ONE;
+        let sampling = &mut without_sampling.sampling;
+        (sampling.rate, sampling.default_rate) = (Probability::ONE, None);
+        let without_sampling = judgement_of(&without_sampling, audience)?;
+        // Whether a device took part says something by itself if the rate depends on the value.
+        let taking_part = match two_rates(recipe) {
+            None => 0.0,
+            Some(least) => {
+                let rates = [least, recipe.sampling.rate].map(|rate| rate.to_f64());
+                epsilon_of_sending(rates.into(), 0.0, 0.0, 0.0)?
+            }
+        };
         Ok(Self {
             claim: judged.as_ref().map(|judged| judged.epsilon),
-            sample_known: judgement(&without_sampling)?.map(|judged| judged.epsilon),
+            sample_known: without_sampling.map(|judged| judged.epsilon + taking_part),
             randomizer_alone: judged.and_then(|judged| judged.local_epsilon),
         })
     }
@@ -195,6 +206,7 @@ impl Remaining {
             (Some(epsilon), Some(local)) => Some(epsilon.min(local)),
             (epsilon, local) => epsilon.or(local),
         }
+        .filter(|epsilon| epsilon.is_finite())
     }
 }
 
@@ -248,6 +260,10 @@ struct Abilities {
     delays: bool,
     /// Learns that a sender is in the audience of a targeted recipe.
     sees_audience: bool,
+    /// Who took part says something about the value.
+    sample_tells: bool,
+    /// Who sends something says something about the value.
+    sending_tells: bool,
 }
 
 impl Abilities {
@@ -297,6 +313,10 @@ impl Abilities {
             sees_audience: recipe.who.targeting.is_some()
                 && sees_senders
                 && (links || !recipe.sampling.cover.is_one()),
+            sample_tells: two_rates(recipe).is_some(),
+            sending_tells: two_rates(recipe).is_some()
+                && sees_senders
+                && !recipe.sampling.cover.is_one(),
         }
     }
 
@@ -321,6 +341,11 @@ impl Abilities {
                 "design",
             ),
             fact(self.sees_audience, "that a sender may be in the recipe's audience", "design"),
+            fact(
+                self.sending_tells,
+                "that a sender is less likely to have the default value",
+                "crates/protocol/tests/device/kinds.rs",
+            ),
             fact(self.links_reads, "which address reads the log, and when", "design"),
             fact(
                 self.marks_readers,
@@ -347,8 +372,12 @@ impl Abilities {
         match self {
             Self { both_shares: true, .. } => Limit::RandomizerAlone,
             Self { invents: true, .. } if sees_result => Limit::RandomizerAlone,
-            Self { knows_sample: true, .. } if sees_result => Limit::SampleKnown,
-            Self { counts, .. } if sees_result || counts => Limit::Claim,
+            Self { knows_sample: true, sample_tells, .. } if sees_result || sample_tells => {
+                Limit::SampleKnown
+            }
+            Self { counts, sending_tells, .. } if sees_result || counts || sending_tells => {
+                Limit::Claim
+            }
             _ => Limit::Nothing,
         }
     }

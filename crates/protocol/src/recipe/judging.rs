@@ -1,5 +1,7 @@
 //! The privacy that a recipe gives, by the rules of `sotto_dp::recipe`, and whether its claim holds.
 
+use std::cmp::Ordering;
+
 use sotto_dp::filter::Charge;
 use sotto_dp::mechanism::{self as mechanisms, Colluding};
 use sotto_dp::recipe::{Judgement, Law, Terms, judge};
@@ -25,11 +27,18 @@ pub struct Cost {
     pub charge: Charge,
 }
 
-/// Whether the claim depends on how large the certified audience is: it protects presence, which the
-/// number of reports can tell in a small population.
+/// Whether the claim depends on how large the certified audience is, since the number of reports
+/// tells something in a small one: whether a device is there, if the claim protects presence, or
+/// what it holds, if the rate depends on that.
 pub fn needs_audience(recipe: &Recipe) -> bool {
-    let neighbours = claimed_adjacency(&recipe.privacy);
-    recipe.who.targeting.is_some() && neighbours == Adjacency::AddRemove
+    let counted =
+        claimed_adjacency(&recipe.privacy) == Adjacency::AddRemove || two_rates(recipe).is_some();
+    recipe.who.targeting.is_some() && counted
+}
+
+/// The rate of the default value, if all others have a higher one.
+pub(super) fn two_rates(recipe: &Recipe) -> Option<Probability> {
+    recipe.sampling.default_rate.filter(|least| *least != recipe.sampling.rate)
 }
 
 /// The judgement of a recipe of which nobody has certified an audience.
@@ -52,10 +61,12 @@ pub fn judgement_of(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Ju
     // Tails: a dummy, or else cover.
     let [dummy_low, dummy_high] = ends(dummy_rate);
     let covered = (1.0 - dummy_high) * at_most(cover) * (1.0 - ROUNDINGS);
-    let instead = (dummy_low + covered) * (1.0 - ROUNDINGS);
-    let rate = rate_among_senders(at_least(rate), instead.clamp(0.0, 1.0))?;
+    let instead = ((dummy_low + covered) * (1.0 - ROUNDINGS)).clamp(0.0, 1.0);
+    let most = (dummy_high + (1.0 - dummy_low) * at_least(cover)) * (1.0 + ROUNDINGS);
+    let least = at_most(&recipe.sampling.least_rate());
+    let among = rate_among_senders(least, most.clamp(0.0, 1.0))? * (1.0 - 2.0 * ROUNDINGS);
     // Of those who sent something and did not take part, these sent a dummy.
-    let dummies = match dummy_rate.is_zero() {
+    let dummy_rates = match dummy_rate.is_zero() {
         true => [0.0; 2],
         false => {
             let part = dummy_rate.to_f64();
@@ -63,8 +74,20 @@ pub fn judgement_of(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Ju
             [part * (1.0 - ROUNDINGS), (part * (1.0 + ROUNDINGS)).min(1.0)]
         }
     };
-    let seen = judgement_at(recipe, certified, rate, dummies)?;
-    Ok(larger(unseen, seen))
+    let senders = View {
+        rate: rate_among_senders(at_least(rate), instead)?,
+        default_rate: two_rates(recipe).map(|_| among),
+        dummy_rates,
+        senders: (least + (1.0 - least) * instead) * (1.0 - ROUNDINGS),
+    };
+    let Some(mut seen) = senders.judge(recipe, certified)? else { return Ok(None) };
+    // Who sends says something too, if the rate depends on the value: in each round.
+    if let (Privacy::Claim { rounds, .. }, Some(_)) = (&recipe.privacy, two_rates(recipe)) {
+        let sending = *rounds as f64 * sending_epsilon(recipe, true)?;
+        seen.epsilon = (seen.epsilon + sending) * (1.0 + ROUNDINGS);
+    }
+    seen.local_epsilon = unseen.and_then(|unseen| unseen.local_epsilon);
+    Ok(unseen.into_iter().chain([seen]).max_by(larger))
 }
 
 /// The same, against somebody who does not see who sends something.
@@ -73,48 +96,56 @@ pub fn judgement_of_unseen(
     certified: Option<u64>,
 ) -> Result<Option<Judgement>, Error> {
     let Sampling { rate, dummy_rate, .. } = &recipe.sampling;
-    judgement_at(recipe, certified, at_least(rate), ends(dummy_rate))
-}
-
-/// The judgement at this rate. Dummies can make epsilon larger or smaller, so both ends of the
-/// numbers around their rate are judged.
-fn judgement_at(
-    recipe: &Recipe,
-    certified: Option<u64>,
-    rate: f64,
-    dummy_rates: [f64; 2],
-) -> Result<Option<Judgement>, Error> {
-    let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
-    if recipe.sampling.default_rate.is_some() {
-        return Err(Error::Unsupported {
-            what: "rates that depend on the answer",
-            hint: "give all devices one rate, sampling.rate",
-        });
-    }
-    let law = mechanism(recipe)?.law();
-    let judged = |dummy_rate: f64| {
-        let min_batch = recipe.aggregation.min_batch;
-        let terms = Terms { law, rate, dummy_rate, min_batch, rounds: *rounds };
-        judge(&terms, certified, at_most(delta)).map(Some)
+    let everybody = View {
+        rate: at_least(rate),
+        default_rate: two_rates(recipe).as_ref().map(at_most),
+        dummy_rates: ends(dummy_rate),
+        senders: 1.0,
     };
-    let [low, high] = dummy_rates;
-    match low == high {
-        true => judged(low),
-        false => Ok(larger(judged(low)?, judged(high)?)),
+    everybody.judge(recipe, certified)
+}
+
+/// The probabilities of a recipe, as somebody knows them.
+///
+/// With a higher rate, and with a lower one for the default value, epsilon is not smaller: a device
+/// with a rate between the two is a mixture of those that have them, and so are the others.
+/// Dummies can make epsilon larger or smaller, so both numbers around their rate are judged.
+struct View {
+    rate: f64,
+    default_rate: Option<f64>,
+    dummy_rates: [f64; 2],
+    senders: f64,
+}
+
+impl View {
+    fn judge(&self, recipe: &Recipe, certified: Option<u64>) -> Result<Option<Judgement>, Error> {
+        let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
+        let law = mechanism(recipe)?.law();
+        let plain = Terms::new(law, self.rate, recipe.aggregation.min_batch, *rounds);
+        let (default_rate, senders) = (self.default_rate, self.senders);
+        let judged = |dummy_rate: f64| {
+            let terms = Terms { default_rate, dummy_rate, senders, ..plain };
+            judge(&terms, certified, at_most(delta))
+        };
+        let [low, high] = self.dummy_rates;
+        let found = judged(low)?;
+        match low == high {
+            true => Ok(Some(found)),
+            false => Ok([found, judged(high)?].into_iter().max_by(larger)),
+        }
     }
 }
 
-/// The one with the larger epsilon.
-fn larger(one: Option<Judgement>, other: Option<Judgement>) -> Option<Judgement> {
-    let both = one.into_iter().chain(other);
-    both.max_by(|one, other| one.epsilon.total_cmp(&other.epsilon))
+/// By epsilon.
+fn larger(one: &Judgement, other: &Judgement) -> Ordering {
+    one.epsilon.total_cmp(&other.epsilon)
 }
 
 /// What remains of a recipe's claim if both aggregators collude; `None` if nothing does. If the
 /// rate depends on the answer, the number of reports says something about it.
 pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
     let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
-    if recipe.sampling.default_rate.is_some() {
+    if two_rates(recipe).is_some() {
         return Ok(None);
     }
     let (population, rate) = (recipe.who.population, &recipe.sampling.rate);
@@ -166,14 +197,21 @@ pub(super) fn price(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Co
 /// Why no epsilon holds, and what to do.
 fn no_epsilon(recipe: &Recipe, judgement: &Judgement, certified: Option<u64>) -> String {
     let exact = mechanism(recipe).is_ok_and(|mechanism| mechanism.law() == Law::Exact);
-    let hint = match (judgement.adjacency, certified) {
+    let present = judgement.adjacency == Adjacency::AddRemove;
+    let counted = present || two_rates(recipe).is_some();
+    let hint = match certified {
         _ if exact => "values are exact: add a randomizer, or [noise]",
-        (Adjacency::AddRemove, None) => {
+        None if present => {
             "the number of reports shows whether a device is there. Claim adjacency \"replace\", or \
              ask an audience whose size a logged result certifies ([who.targeting])"
         }
-        (Adjacency::AddRemove, Some(_)) => {
-            "the number of reports shows whether a device is there. The certified audience is too \
+        None if counted => {
+            "the number of reports shows whether a device has the default value. Give all devices \
+             one rate (sampling.rate), or ask an audience whose size a logged result certifies \
+             ([who.targeting])"
+        }
+        Some(_) if counted => {
+            "the number of reports shows too much about a device. The certified audience is too \
              small to hide it"
         }
         _ => "the noise is too small, or the batch",

@@ -109,13 +109,8 @@ impl Charged {
 
     /// The recipe's epsilon for devices that took part with this probability.
     fn epsilon_at(&self, rate: f64) -> f64 {
-        let terms = Terms {
-            law: mechanism(&self.recipe).unwrap().law(),
-            rate,
-            dummy_rate: 0.0,
-            min_batch: self.recipe.aggregation.min_batch,
-            rounds: 1,
-        };
+        let law = mechanism(&self.recipe).unwrap().law();
+        let terms = Terms::new(law, rate, self.recipe.aggregation.min_batch, 1);
         let Privacy::Claim { delta, .. } = &self.recipe.privacy else { unreachable!() };
         judge(&terms, None, delta.to_f64()).unwrap().epsilon
     }

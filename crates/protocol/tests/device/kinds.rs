@@ -366,13 +366,8 @@ fn dummies_count_for_epsilon_and_for_the_size_of_batches() {
         recipe
     };
     let (without, some) = (with(Probability::ZERO), with(part(1, 4)));
-    let exact = Terms {
-        law: mechanism(&some).unwrap().law(),
-        rate: 0.01_f64.next_up(),
-        dummy_rate: 0.25,
-        min_batch: 100_000,
-        rounds: 1,
-    };
+    let law = mechanism(&some).unwrap().law();
+    let exact = Terms { dummy_rate: 0.25, ..Terms::new(law, 0.01_f64.next_up(), 100_000, 1) };
     let judged = judge(&exact, Some(1 << 28), 1e-8_f64.next_down()).unwrap().epsilon;
     assert_eq!(epsilon(&some, Some(1 << 28)), judged);
     assert_ne!(epsilon(&without, Some(1 << 28)), judged);
@@ -404,13 +399,49 @@ fn senders_are_judged_with_their_dummies() {
     assert!((uncovered / senders - 1.0).abs() < 1e-6, "{uncovered} {senders}");
 }
 
+/// Where the rate depends on the answer, the number of reports says something about it: the claim
+/// needs a certified audience, whatever it protects.
 #[test]
-fn no_claim_holds_yet_where_the_rate_depends_on_the_answer() {
-    let mut recipe = claiming(sparse(), Adjacency::Replace, 1_000);
-    recipe.sampling.default_rate = Some(part(1, 100));
-    let error = judgement_of(&recipe, Some(1 << 30)).unwrap_err().to_string();
-    assert!(error.contains("give all devices one rate, sampling.rate"), "{error}");
-    assert_eq!(colluding(&recipe).unwrap(), None);
+fn rates_that_depend_on_the_answer_need_an_audience() {
+    for adjacency in [Adjacency::Replace, Adjacency::AddRemove] {
+        let mut recipe = claiming(sparse(), adjacency, 30);
+        recipe.sampling.rate = part(1, 10);
+        let one_rate = epsilon(&recipe, Some(1_000_000));
+        recipe.sampling.default_rate = Some(part(1, 10));
+        assert_eq!(epsilon(&recipe, Some(1_000_000)), one_rate, "they are the same");
+        recipe.sampling.default_rate = Some(part(1, 50));
+        assert_eq!(epsilon(&recipe, None), f64::INFINITY);
+        assert_eq!(colluding(&recipe).unwrap(), None);
+        let found = judgement_of(&recipe, Some(1_000_000)).unwrap().unwrap();
+        assert!(found.epsilon > 0.9 * one_rate && found.epsilon < 0.1, "{found:?} {one_rate}");
+        let mechanism_law = mechanism(&recipe).unwrap().law();
+        let plain = Terms::new(mechanism_law, 0.1_f64.next_up(), 100_000, 1);
+        let terms = Terms { default_rate: Some(0.02_f64.next_down()), ..plain };
+        let exact = judge(&terms, Some(1_000_000), 1e-8_f64.next_down()).unwrap();
+        assert_eq!(found.epsilon, exact.epsilon);
+        // Whoever sees who sends learns something from that, and more about who took part.
+        recipe.sampling.cover = part(1, 2);
+        let seen = epsilon(&recipe, Some(1_000_000));
+        let sending = sending_epsilon(&recipe, true).unwrap();
+        assert!(sending > 0.08 && seen > sending + found.epsilon, "{seen} {sending}");
+        let silence = Assessment::new(recipe).expect_err("nobody certified the audience");
+        let hint = match adjacency {
+            Adjacency::Replace => "Give all devices one rate",
+            Adjacency::AddRemove => "ask an audience whose size a logged result certifies",
+        };
+        assert!(silence.reason.contains(hint), "{silence}");
+    }
+    let mut recipe = claiming(sparse(), Adjacency::Replace, 30);
+    (recipe.noise, recipe.randomizer) = (None, Randomizer::Rappor { epsilon_micro: 1_000_000 });
+    recipe.sampling.rate = part(1, 10);
+    let one_rate = epsilon(&recipe, None);
+    recipe.sampling.default_rate = Some(part(1, 50));
+    assert_eq!(epsilon(&recipe, None), f64::INFINITY);
+    let found = epsilon(&recipe, Some(1_000_000));
+    assert!(found > one_rate && found < 0.1, "{found} {one_rate}");
+    // A report is five times as likely with another value.
+    let alone = judgement_of(&recipe, None).unwrap().unwrap().local_epsilon.unwrap();
+    assert!((alone - (2.0 + 5f64.ln())).abs() < 1e-6, "{alone}");
 }
 
 #[test]

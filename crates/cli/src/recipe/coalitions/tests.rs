@@ -38,7 +38,7 @@ fn example() -> Recipe {
 #[test]
 fn the_table_of_coalitions_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/coalitions.md");
-    let page = format!("{HEAD}{}", markdown(&rows(&example(), Allowed::default()).unwrap()));
+    let page = format!("{HEAD}{}", markdown(&rows(&example(), None, Allowed::default()).unwrap()));
     if std::env::var_os("SOTTO_BLESS").is_some() {
         std::fs::write(path, &page).unwrap();
     }
@@ -48,7 +48,7 @@ fn the_table_of_coalitions_is_current() {
 
 #[test]
 fn every_party_and_every_pair_has_a_full_row() {
-    let rows = rows(&example(), Allowed::default()).unwrap();
+    let rows = rows(&example(), None, Allowed::default()).unwrap();
     let named: BTreeSet<Vec<&str>> = rows.iter().map(|row| row.parties.clone()).collect();
     let count = Party::ALL.len();
     assert_eq!((named.len(), rows.len()), (count + count * (count - 1) / 2, named.len()));
@@ -87,7 +87,7 @@ fn every_epsilon_is_what_the_accountant_says() {
         ["attester B", "leader"],
         ["issuer B", "leader"],
     ];
-    for row in rows(&recipe, Allowed::default()).unwrap() {
+    for row in rows(&recipe, None, Allowed::default()).unwrap() {
         let has = |name: &str| row.parties.contains(&name);
         let isolates = isolating.iter().any(|pair| pair.iter().all(|name| has(name)));
         let with_result = match () {
@@ -125,12 +125,12 @@ fn a_single_attester_isolates_devices() {
     for name in ["attester A", "attester B"] {
         let [two, single] = [false, true].map(|one_attester| {
             let allowed = Allowed { one_attester, ..Allowed::default() };
-            one(rows(&example(), allowed).unwrap(), name)
+            one(rows(&example(), None, allowed).unwrap(), name)
         });
         assert!(two < single, "{two:?} {single:?}");
     }
     let same = |one_attester| {
-        one(rows(&example(), Allowed { one_attester, x25519: false }).unwrap(), "issuer A")
+        one(rows(&example(), None, Allowed { one_attester, x25519: false }).unwrap(), "issuer A")
     };
     assert_eq!(same(false), same(true));
 }
@@ -140,7 +140,7 @@ fn a_single_attester_isolates_devices() {
 fn without_hybrid_keys_a_recorder_sees_every_answer() {
     let local = judgement(&example()).unwrap().unwrap().local_epsilon;
     let allowed = Allowed { x25519: true, ..Allowed::default() };
-    for row in rows(&example(), allowed).unwrap() {
+    for row in rows(&example(), None, allowed).unwrap() {
         if row.parties.contains(&"recorder of all traffic") {
             assert_eq!((row.epsilon, row.epsilon_with_result), (local, local), "{row:?}");
         }
@@ -152,7 +152,7 @@ fn without_hybrid_keys_a_recorder_sees_every_answer() {
 fn without_cover_the_relay_knows_the_sample() {
     let mut recipe = example();
     recipe.sampling.cover = Probability::new(0, 1).unwrap();
-    let rows = rows(&recipe, Allowed::default()).unwrap();
+    let rows = rows(&recipe, None, Allowed::default()).unwrap();
     let relay = rows.iter().find(|row| row.parties == ["relay"]).unwrap();
     assert_eq!(relay.because, because(Limit::SampleKnown));
     assert!(relay.learns[0].starts_with("which address answered"), "{relay:?}");
@@ -161,7 +161,7 @@ fn without_cover_the_relay_knows_the_sample() {
 /// Two parties learn at least what each of them learns.
 #[test]
 fn a_pair_learns_no_less_than_its_members() {
-    let rows = rows(&example(), Allowed::default()).unwrap();
+    let rows = rows(&example(), None, Allowed::default()).unwrap();
     for pair in rows.iter().filter(|row| row.parties.len() == 2) {
         for one in rows.iter().filter(|row| row.parties.len() == 1) {
             if pair.parties.contains(&one.parties[0]) {
@@ -179,7 +179,7 @@ fn exact_answers_have_no_bound() {
     let mut recipe = example();
     recipe.randomizer = Randomizer::None;
     recipe.privacy = sotto_wire::recipe::Privacy::InsecureUnbounded;
-    for row in rows(&recipe, Allowed::default()).unwrap() {
+    for row in rows(&recipe, None, Allowed::default()).unwrap() {
         let sees_nothing = row.epsilon == Some(0.0);
         assert!(row.epsilon.is_none() || sees_nothing, "{row:?}");
         assert_eq!(row.epsilon_with_result, None, "{row:?}");

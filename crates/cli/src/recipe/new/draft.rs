@@ -71,8 +71,10 @@ impl NewArgs {
             who: Who { population, targeting: self.targeting()? },
             when,
             sampling: Sampling {
+                rate,
+                default_rate: self.default_rate,
+                dummy_rate: self.dummy_rate.unwrap_or(Probability::ZERO),
                 cover: self.cover.unwrap_or(Probability::ONE),
-                ..Sampling::new(rate)
             },
             query,
             randomizer,
@@ -87,7 +89,7 @@ impl NewArgs {
             let named = |error: anyhow::Error| error.context("--epsilon cannot be used");
             parse_epsilon(epsilon)
                 .map_err(|reason| anyhow!(reason))
-                .and_then(|target| calibrate(&mut draft, target))
+                .and_then(|target| calibrate(&mut draft, self.audience, target))
                 .map_err(named)?;
         }
         Ok(draft)

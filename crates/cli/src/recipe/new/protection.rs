@@ -3,14 +3,14 @@
 
 use anyhow::{Result, anyhow, ensure};
 use sotto_dp::published;
-use sotto_protocol::recipe::{judgement, suggested_randomizer};
+use sotto_protocol::recipe::{judgement_of, suggested_randomizer};
 use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Noise, Privacy, Query, Randomizer, parse_epsilon, parse_probability,
 };
 use sotto_wire::{Recipe, RecipeDraft};
 
-use super::{Inquiry, NewArgs};
+use super::{Inquiry, Neighbours, NewArgs};
 use crate::output::WithHint;
 use crate::recipe_file;
 
@@ -48,7 +48,10 @@ impl NewArgs {
         let privacy = Privacy::Claim {
             epsilon_micro: 1,
             delta,
-            adjacency: Adjacency::Replace,
+            adjacency: match self.adjacency {
+                Neighbours::Replace => Adjacency::Replace,
+                Neighbours::AddRemove => Adjacency::AddRemove,
+            },
             accountant: Accountant::Best,
             rounds: 1,
         };
@@ -81,17 +84,17 @@ impl NewArgs {
 
 /// Gives the randomizer the largest epsilon, in hundredths, or the noise the smallest sigma, in tenths
 /// of a percent, with which the claim is at most `target`.
-pub(super) fn calibrate(draft: &mut RecipeDraft, target: u64) -> Result<()> {
+pub(super) fn calibrate(draft: &mut RecipeDraft, audience: Option<u64>, target: u64) -> Result<()> {
     ensure!(target > 0, "it must be above 0");
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
     if draft.noise.is_some() {
-        return calibrate_noise(draft, &mut recipe, target);
+        return calibrate_noise(draft, &mut recipe, audience, target);
     }
     let mut meets = |hundredths: u64| -> Result<bool> {
         let found = suggested_randomizer(&recipe.query, hundredths * HUNDREDTH_MICRO);
         let randomizer = found.ok_or_else(|| anyhow!("no randomizer answers it"))?;
         (recipe.randomizer, draft.randomizer) = (randomizer, randomizer);
-        claims(&recipe, target)
+        claims(&recipe, audience, target)
     };
     let (mut best, mut above) = (0, MOST_HUNDREDTHS + 1);
     while best + 1 < above {
@@ -105,11 +108,16 @@ pub(super) fn calibrate(draft: &mut RecipeDraft, target: u64) -> Result<()> {
     meets(best).map(drop)
 }
 
-fn calibrate_noise(draft: &mut RecipeDraft, recipe: &mut Recipe, target: u64) -> Result<()> {
+fn calibrate_noise(
+    draft: &mut RecipeDraft,
+    recipe: &mut Recipe,
+    audience: Option<u64>,
+    target: u64,
+) -> Result<()> {
     let mut meets = |sigma_micro: u64| -> Result<bool> {
         recipe.noise = Some(Noise::ServerGaussian { sigma_micro });
         draft.noise = recipe.noise;
-        claims(recipe, target)
+        claims(recipe, audience, target)
     };
     let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, MAX_SIGMA_MICRO);
     if !meets(enough)? {
@@ -124,7 +132,7 @@ fn calibrate_noise(draft: &mut RecipeDraft, recipe: &mut Recipe, target: u64) ->
 }
 
 /// Whether the recipe may claim this epsilon.
-fn claims(recipe: &Recipe, target: u64) -> Result<bool> {
-    let judged = judgement(recipe)?.map_or(f64::INFINITY, |judged| judged.epsilon);
+fn claims(recipe: &Recipe, audience: Option<u64>, target: u64) -> Result<bool> {
+    let judged = judgement_of(recipe, audience)?.map_or(f64::INFINITY, |judged| judged.epsilon);
     Ok(judged.is_finite() && published(judged)? <= target)
 }

@@ -39,7 +39,7 @@ pub(crate) fn arguments(folder: &std::path::Path) -> NewArgs {
 pub(crate) fn recipe() -> Recipe {
     let folder = tempfile::tempdir().unwrap();
     let mut draft = arguments(folder.path()).draft(&mut Inquiry::new(None), NOW).unwrap();
-    let mut recipe = with_claim(&mut draft).unwrap();
+    let mut recipe = with_claim(&mut draft, None).unwrap();
     recipe.author = signer_file::public(&author());
     recipe
 }

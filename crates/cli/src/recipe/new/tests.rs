@@ -9,7 +9,7 @@ fn draft(change: impl FnOnce(&mut NewArgs)) -> Result<Recipe> {
     change(&mut args);
     args.nothing_missing()?;
     let mut draft = args.draft(&mut Inquiry::new(None), NOW)?;
-    with_claim(&mut draft)
+    with_claim(&mut draft, None)
 }
 
 fn text(text: &str) -> Option<String> {
@@ -177,7 +177,7 @@ fn a_person_can_be_asked_for_everything() {
     let args = NewArgs { window: 3_600, out, ..NewArgs::default() };
     let mut inquiry = Inquiry::new(Some(Prompt::new(&mut input, &mut shown, 80)));
     let mut draft = args.draft(&mut inquiry, NOW).unwrap();
-    let recipe = with_claim(&mut draft).unwrap();
+    let recipe = with_claim(&mut draft, None).unwrap();
     assert_eq!(recipe.purpose, "How long?");
     assert_eq!(recipe.aggregation.min_batch, 19_434);
     let shown = String::from_utf8(shown).unwrap();
@@ -189,7 +189,7 @@ fn a_person_can_be_asked_for_everything() {
 fn the_file_says_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let mut draft = arguments(folder.path()).draft(&mut Inquiry::new(None), NOW).unwrap();
-    let recipe = with_claim(&mut draft).unwrap();
+    let recipe = with_claim(&mut draft, None).unwrap();
     let path = folder.path().join("commute.toml");
     recipe_file::write(&path, draft.to_toml().as_bytes(), false).unwrap();
     let loaded = recipe_file::load(&path).unwrap();
@@ -306,7 +306,7 @@ fn nobody_has_to_be_found_to_begin_with() {
     alone(&mut args);
     args.nothing_missing().unwrap();
     let mut draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
-    with_claim(&mut draft).unwrap();
+    with_claim(&mut draft, None).unwrap();
     assert_eq!(draft.parties, None);
     let path = folder.path().join("commute.toml");
     recipe_file::write(&path, draft.to_toml().as_bytes(), false).unwrap();
