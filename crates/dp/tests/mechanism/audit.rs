@@ -132,9 +132,12 @@ fn local_guarantees_hold() {
                 (mechanism.colluding(&sampling, delta).unwrap().unwrap().epsilon, delta)
             });
             let shuffled = |index: usize, rng: &mut ChaCha20Rng| {
-                let devices = std::iter::once(index).chain([2; 7]);
-                let sent = devices.filter_map(|index| coin(rate, rng).then(|| report(index, rng)));
-                let mut reports: Vec<View> = sent.collect();
+                let mut reports: Vec<View> = Vec::new();
+                for index in std::iter::once(index).chain([2; 7]) {
+                    if coin(rate, rng) {
+                        reports.push(report(index, rng));
+                    }
+                }
                 reports.sort_unstable();
                 reports.concat()
             };
