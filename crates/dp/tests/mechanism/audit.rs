@@ -193,7 +193,7 @@ fn a_relay_learns_what_is_claimed() {
         let claims = [1e-6, 0.05, 0.2].map(|delta| (of(delta), delta));
         audit.below("rates that depend on the value: who sends", &claims, [&value, &default]);
         let lies = claims.map(|(epsilon, delta)| (0.5 * epsilon, delta));
-        audit.caught("half of that claimed", &lies, [&value, &default]);
+        audit.caught("who sends, sold for half of epsilon", &lies, [&value, &default]);
 
         // Some of those who do not take part send cover, which is no report.
         let (rate, cover) = (0.4, 0.5);

@@ -5,8 +5,8 @@
 //! `P(E) - e^epsilon Q(E)` must not be above delta.
 //!
 //! The slack is 4.5 standard deviations and a little, on both sides. A claim that just holds is
-//! rejected once in 100,000 comparisons or less, so a campaign of some 2,000 comparisons finds a
-//! fault that is none in 2 % of all seeds, if all claims just held. They do not.
+//! rejected once in 100,000 comparisons or less. There are fewer than 2,000: if all claims just held
+//! (they do not), a campaign would report a fault that is none for less than 2 % of all seeds.
 
 use std::collections::HashMap;
 
