@@ -1,8 +1,8 @@
 //! Development tasks: `cargo xtask test | campaign | bench | man`.
 //!
 //! `test` is the only test command. [`mod@test`] lists its steps; the project's own checks are
-//! [`layers`], [`licences`] and [`tidy`]. Campaigns and benchmarks live in the crates `sotto-tests`
-//! and `sotto-bench`; here they are only built in release mode and started.
+//! [`layers`], [`licences`] and [`tidy`]. Campaigns are tests, or live in the crate `sotto-tests`;
+//! benchmarks in `sotto-bench`. Here they are only built in release mode and started.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
 mod layers;
@@ -39,8 +39,8 @@ enum Chore {
         /// The campaign to run.
         #[arg(value_enum)]
         campaign: Campaign,
-        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash and release,
-        /// default 300; log, default 200).
+        /// Mutated messages per decoder (fuzz, default 1,000,000), runs of each population (audit,
+        /// default 200,000), or kills (crash and release, default 300; log, default 200).
         #[arg(long)]
         count: Option<u64>,
         /// The seed of the pseudo-random choices.
@@ -71,6 +71,8 @@ enum Campaign {
     Release,
     /// A public log of a million entries, and `kill -9` of a process that appends to one.
     Log,
+    /// Every mechanism on neighbouring populations, and broken ones: does any claim not hold?
+    Audit,
 }
 
 fn main() -> Result<ExitCode> {
@@ -80,6 +82,7 @@ fn main() -> Result<ExitCode> {
         Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
         Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
         Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
+        Chore::Campaign { campaign: Campaign::Audit, count, seed } => run::audit(count, seed),
         Chore::Bench { arguments } => run::bench(&arguments),
         Chore::Man { out } => run::man(&out),
     }

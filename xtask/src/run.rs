@@ -13,23 +13,30 @@ const FUZZ_MUTATIONS: u64 = 1_000_000;
 const CRASH_KILLS: u64 = 300;
 /// What `cargo xtask campaign log` runs unless told otherwise.
 const LOG_KILLS: u64 = 200;
+/// What `cargo xtask campaign audit` runs unless told otherwise.
+const AUDIT_RUNS: u64 = 200_000;
 
 /// The mutation tests of the decoders, at full length.
 pub(crate) fn fuzz(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     let count = count.unwrap_or(FUZZ_MUTATIONS).to_string();
     println!("{count} mutated messages per decoder, seed {seed}");
-    let mut command = cargo([
-        "test",
-        "--release",
-        "-p",
-        "sotto-wire",
-        "--test",
-        "mutations",
-        "--",
-        "--nocapture",
-    ]);
+    let mut command = tests("sotto-wire", "mutations", "");
     command.env("SOTTO_MUTATIONS", count).env("SOTTO_MUTATION_SEED", seed.to_string());
     status(&mut command)
+}
+
+/// The empirical audit of the mechanisms, at full length. Its last line says how long it took.
+pub(crate) fn audit(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    let count = count.unwrap_or(AUDIT_RUNS).to_string();
+    println!("{count} runs of each population, seed {seed}");
+    let mut command = tests("sotto-dp", "all", "mechanism::audit");
+    status(command.env("SOTTO_CASES", count).env("SOTTO_SEED", seed.to_string()))
+}
+
+/// The tests of a package whose names contain `filter`, in release mode, with all that they print.
+fn tests(package: &str, target: &str, filter: &str) -> Command {
+    let run = ["test", "--release", "-p", package, "--test", target];
+    cargo(run.into_iter().chain(["--", filter, "--nocapture"]))
 }
 
 /// The crash campaign, on the release binary.

@@ -2,7 +2,7 @@
 //!
 //! Long campaigns run a short seeded slice here, as tests: the mutations of the decoders
 //! (`SOTTO_MUTATIONS`, in `sotto-wire`), crashes and releases (`SOTTO_CRASHES` and `SOTTO_RELEASES`,
-//! in `sotto-tests`).
+//! in `sotto-tests`), the audit of the mechanisms (`SOTTO_CASES`, in `sotto-dp`).
 //! `cargo xtask campaign` runs them at full length.
 
 use std::path::PathBuf;

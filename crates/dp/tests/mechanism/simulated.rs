@@ -1,12 +1,13 @@
 //! A population, a collection of its reports in memory, and what came of many.
 
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 use sotto_dp::Adjacency;
 use sotto_dp::mechanism::projective_geometry::ProjectiveGeometry;
 use sotto_dp::mechanism::rappor::Rappor;
 use sotto_dp::mechanism::server_noise::ServerNoise;
 use sotto_dp::mechanism::{Collected, Encoding, Estimate, Mechanism, Rates, Value};
+use sotto_dp::uniform::uniform_below;
 
 pub(super) const LEVEL: f64 = 0.95;
 
@@ -38,12 +39,14 @@ pub(super) struct Batch {
     pub(super) taking_part: Vec<u64>,
 }
 
-/// A coin.
+/// A coin, of the same draws as those of devices.
 pub(super) fn coin(probability: f64, rng: &mut ChaCha20Rng) -> bool {
-    ((rng.next_u64() >> 11) as f64) < probability * (53_f64).exp2()
+    let one = 1_u64 << 53;
+    uniform_below(one, rng) < (probability * one as f64) as u64
 }
 
-fn add(sums: &mut [i128], value: &Value) {
+/// Adds what a device sent.
+pub(super) fn add(sums: &mut [i128], value: &Value) {
     match value {
         Value::Bit(bit) => sums[0] += i128::from(*bit),
         Value::Number(number) => sums[0] += i128::from(*number),
