@@ -62,7 +62,8 @@ pub(crate) struct DemoArgs {
     /// Decides what each device holds: the same seed gives the same true values.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Run plain DAP without recipe, sampling and noise: the estimate is the exact value.
+    /// Ask for the words by plain DAP, without recipe, sampling and noise: the estimate is the exact
+    /// value.
     #[arg(long)]
     exact: bool,
     /// Release no result over fewer reports than this [default: 100 with --exact, else four
@@ -162,7 +163,7 @@ impl DemoArgs {
             let enough = (devices..).find(|more| safe_batch(*more as f64 * each) > 0);
             let enough = enough.unwrap_or(u64::MAX);
             return Err(anyhow!("{devices} {few}")).hint(match &self.data {
-                None => format!("give at least {enough} --devices, or --exact"),
+                None => format!("give at least {enough} --devices"),
                 Some(_) => format!("give at least {enough} lines of --data"),
             });
         }

@@ -174,19 +174,17 @@ fn a_mean_is_shown_beside_the_true_one() {
 
 #[test]
 fn the_words_fit_the_mechanism() {
-    let output = demo(&["ages", "--devices", "60", "--seed", "1"]);
+    let output = demo(&["sleep", "--devices", "60", "--seed", "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = String::from_utf8(output.stdout).unwrap();
-    for part in
-        ["9 and below", "statistic", "0.5 ", "with noise of leader and helper (sigma 6 each)"]
-    {
+    for part in ["statistic", "mean", "answers, with noise of leader and helper (sigma 72 each)"] {
         assert!(flat(&shown).contains(part), "{part}: {shown}");
     }
     for part in ["randomized", "noise alone", "inf"] {
         assert!(!shown.contains(part), "{part}: {shown}");
     }
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("each knowing the age of its owner"), "{said}");
+    assert!(said.contains("each knowing how many hours its owner slept"), "{said}");
     fits(&shown);
 }
 

@@ -1,6 +1,6 @@
 //! The demo's recipe.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::{judgement_of, recipe_vdaf};
@@ -8,6 +8,7 @@ use sotto_wire::recipe::{Aggregator, PartiesDraft, Privacy, TokensDraft, When, W
 use sotto_wire::{BatchMode, EntryId, HpkeConfig, KeyName, KeySet, Recipe};
 
 use crate::demo::Plan;
+use crate::output::WithHint;
 use crate::signer_file;
 
 /// One hour: long enough that the demo fits into one unit.
@@ -63,7 +64,10 @@ pub(super) fn recipe(
     let mut recipe = draft.complete(signer_file::public(author), vdaf)?;
     let judged = judgement_of(&recipe, certified)?;
     if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut recipe.privacy, judged) {
-        *epsilon_micro = sotto_dp::published(judged.epsilon)?.max(1);
+        let published = sotto_dp::published(judged.epsilon);
+        let published =
+            published.map_err(|_| anyhow!("no finite epsilon holds for so few devices"));
+        *epsilon_micro = published.hint("ask more devices")?.max(1);
     }
     Ok(recipe)
 }
