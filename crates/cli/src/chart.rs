@@ -58,7 +58,7 @@ pub(crate) fn chart(heading: &str, rows: &[Row], width: usize, shape: Shape) -> 
     let label_width = longest.max(heading.len()).min(room);
     let left = width.saturating_sub(2 + label_width + numbers_width + 1);
     let cells = left.clamp(LEAST_CELLS, MOST_CELLS);
-    let truth = |row: &Row| row.truth.unwrap_or_default() as f64;
+    let truth = |row: &Row| row.truth.unwrap_or_default();
     let ends =
         |row: &Row| [row.estimate, truth(row), if row.truth.is_none() { row.high } else { 0.0 }];
     let ends = rows.iter().flat_map(ends).filter(|end| end.is_finite());
@@ -86,7 +86,7 @@ fn numbers(rows: &[Row], shape: Shape) -> Vec<Numbers> {
         found.push(Numbers { head, cells: rows.iter().map(cell).collect() });
     };
     if rows.iter().any(|row| row.truth.is_some()) {
-        add("true", &|row| row.truth.map(|truth| truth.to_string()).unwrap_or_default());
+        add("true", &|row| row.truth.map(|truth| true_text(row, truth)).unwrap_or_default());
     }
     add("estimate", &|row| row.text(row.estimate));
     if rows.iter().any(|row| row.consistent.is_some()) {
@@ -101,6 +101,11 @@ fn numbers(rows: &[Row], shape: Shape) -> Vec<Numbers> {
         add(head, &|row| row.interval_text(row.low, row.high));
     }
     found
+}
+
+/// A true value needs no more decimals than it has.
+fn true_text(row: &Row, truth: f64) -> String {
+    if truth.fract() == 0.0 { truth.to_string() } else { row.text(truth) }
 }
 
 /// The label in pieces of at most this many columns.
@@ -119,7 +124,7 @@ fn cut(label: &str, width: usize) -> Vec<String> {
 /// The bar of a row, where the longest bar of `most` cells stands for `largest`.
 fn bar(row: &Row, largest: f64, most: usize) -> String {
     match row.truth {
-        Some(truth) => marked(row.estimate / largest, truth as f64 / largest, most),
+        Some(truth) => marked(row.estimate / largest, truth / largest, most),
         None if row.low == row.high => marked(row.estimate / largest, row.estimate / largest, most),
         None => {
             let cells = |end: f64| ((end / largest).clamp(0.0, 1.0) * most as f64).round() as usize;
@@ -156,8 +161,8 @@ mod tests {
     const PLAIN: Shape = Shape { noise: false, bars: true };
     const BOTH: Shape = Shape { noise: true, bars: true };
 
-    fn held(label: &str, truth: u64) -> Row {
-        Row { truth: Some(truth), ..Row::exact(label, truth as f64) }
+    fn held(label: &str, truth: f64) -> Row {
+        Row { truth: Some(truth), ..Row::exact(label, truth) }
     }
 
     fn shown(heading: &str, rows: &[Row], shape: Shape) -> String {
@@ -187,7 +192,7 @@ mod tests {
 
     #[test]
     fn exact_buckets_have_no_interval() {
-        let rows = [held("queen", 20), held("dodo", 10)];
+        let rows = [held("queen", 20.0), held("dodo", 10.0)];
         insta::assert_snapshot!(shown("word", &rows, PLAIN), @r"
           word   true  estimate
           queen    20        20 ████████████████████████████████████████
@@ -199,9 +204,9 @@ mod tests {
     #[test]
     fn long_labels_fit() {
         let label = "an answer that is much longer than others and does not fit into one line";
-        let long = Row { stderr: 1.0, low: 18.0, high: 22.0, ..held(label, 20) };
+        let long = Row { stderr: 1.0, low: 18.0, high: 22.0, ..held(label, 20.0) };
         for (width, shape) in [(60, PLAIN), (80, BOTH), (100, BOTH)] {
-            let lines = chart("answer", &[long.clone(), held("東京", 10)], width, shape);
+            let lines = chart("answer", &[long.clone(), held("東京", 10.0)], width, shape);
             assert!(lines.iter().all(|line| columns(line) <= width), "{lines:#?}");
             assert!(lines.iter().any(|line| line.contains("東京 ")), "{lines:#?}");
             let shown: String = lines.iter().filter_map(|line| line.get(2..20)).collect();
@@ -212,7 +217,7 @@ mod tests {
     #[test]
     fn estimates_have_one() {
         let row = Row { stderr: 5.0, low: 10.2, high: 29.8, ..Row::exact("tea", 20.0) };
-        let row = Row { truth: Some(10), ..row };
+        let row = Row { truth: Some(10.0), ..row };
         insta::assert_snapshot!(shown("word", &[row], PLAIN), @r"
           word  true  estimate          95 %
           tea     10      20.0  10.2 to 29.8 ████████████████████┊███████████████████

@@ -7,22 +7,28 @@
 mod collecting;
 mod data;
 mod exact;
+mod population;
 mod question;
 mod result;
 mod sampled;
 mod servers;
-mod words;
+mod stories;
+mod truth;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use rand_core::Rng;
+use serde_json::json;
+use sotto_client::query_result::Row;
 use sotto_dp::number::up_short;
 use sotto_wire::Probability;
+use sotto_wire::recipe::Sampling;
 
 use self::question::Question;
 use self::result::DemoResult;
+use self::stories::{STORIES, Story};
 use crate::chart::{Shape, chart};
 use crate::output::{Outcome, Output, WithHint, columns};
 use crate::random;
@@ -37,10 +43,16 @@ use crate::result::OutArgs;
     sotto demo --recipe commute.toml\n\n`true` is known to the demo alone, which plays every part. docs/json.md \
     has the keys of --json.")]
 pub(crate) struct DemoArgs {
+    /// What the devices are asked.
+    #[arg(value_name = "STORY", default_value = stories::DEFAULT, conflicts_with_all = ["recipe", "exact"], value_parser = stories::parser())]
+    story: &'static Story,
+    /// List the stories, each with one sentence.
+    #[arg(long, conflicts_with_all = ["story", "recipe", "exact"])]
+    list: bool,
     /// The number of simulated devices.
     #[arg(long, value_name = "N", default_value_t = 2_000, conflicts_with = "data", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     devices: u32,
-    /// Ask this recipe instead of which word a device holds.
+    /// Ask this recipe instead of a story.
     #[arg(long, value_name = "FILE", conflicts_with = "exact")]
     recipe: Option<PathBuf>,
     /// The devices, instead of made-up ones: a CSV file with the names of the recipe's attributes in
@@ -50,7 +62,8 @@ pub(crate) struct DemoArgs {
     /// Decides what each device holds: the same seed gives the same true values.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Run plain DAP without recipe, sampling and noise: the estimate is the exact value.
+    /// Ask for the words by plain DAP, without recipe, sampling and noise: the estimate is the exact
+    /// value.
     #[arg(long)]
     exact: bool,
     /// Release no result over fewer reports than this [default: 100 with --exact, else four
@@ -67,22 +80,11 @@ pub(crate) struct Plan {
     pub(crate) question: Question,
     pub(crate) seed: u64,
     pub(crate) min_batch_size: u64,
-    /// The probability with which a device takes part.
-    pub(crate) rate: Probability,
+    /// The probabilities with which devices take part.
+    pub(crate) sampling: Sampling,
 }
 
 impl Plan {
-    /// How many devices of each kind there are.
-    fn of_each_kind(&self) -> Vec<u64> {
-        let mut counts = vec![0; self.question.kinds.len()];
-        for kind in &self.question.held {
-            if let Some(count) = counts.get_mut(*kind as usize) {
-                *count += 1;
-            }
-        }
-        counts
-    }
-
     /// The number of devices.
     fn devices(&self) -> u64 {
         self.question.held.len() as u64
@@ -95,21 +97,23 @@ pub(crate) struct Explanation {
     /// Each party, and what it saw.
     pub(crate) saw: Vec<(&'static str, String)>,
     /// Where the demo is not private.
-    pub(crate) caveats: &'static [&'static str],
+    pub(crate) caveats: Vec<&'static str>,
 }
 
 impl DemoArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Outcome> {
+        if self.list {
+            return list_stories(output);
+        }
         self.out.check()?;
         let plan = self.plan()?;
+        let (devices, Story { each, learned, .. }) = (plan.devices(), self.story);
         output.remark(match &self.recipe {
             None => format!(
-                "{} devices, each holding one of {} words. Leader, helper and collector will learn how \
-                 many devices hold each word, and nothing about any single device.",
-                plan.devices(),
-                plan.question.labels.len(),
+                "{devices} devices, {each}. Leader, helper and collector will learn {learned}, and nothing \
+                 about any single device."
             ),
-            Some(_) => format!("{} devices: {}", plan.devices(), plan.question.draft.purpose),
+            Some(_) => format!("{devices} devices: {}", plan.question.draft.purpose),
         });
         // The demo without --exact may change; the one with it must not.
         let run = if self.exact { exact::run } else { sampled::run };
@@ -130,32 +134,36 @@ impl DemoArgs {
     fn plan(&self) -> Result<Plan> {
         let seed = self.seed.unwrap_or_else(|| u64::from(random::system().next_u32()));
         let question = match &self.recipe {
-            None => question::words(self.devices, seed)?,
+            None => question::story(self.story, self.devices, seed)?,
             Some(recipe) => question::own(recipe, self.data.as_deref(), self.devices, seed)?,
         };
-        let devices = question.held.len() as u64;
-        let (own_rate, own_batch) = (question.draft.sampling.rate, question.draft.min_batch);
+        let (devices, own) = (question.held.len() as f64, &question.draft.sampling);
         // A recipe for a million devices does not fit the demo's few.
-        let fits = self.recipe.is_some() && safe_batch(devices, own_rate) >= own_batch;
-        let rate = match self.exact {
-            true => Probability::ONE,
-            false if fits => own_rate,
-            false => Probability::new(1, 2)?,
+        let own_batch = self.recipe.as_ref().map(|_| question.draft.min_batch);
+        let fits = own_batch.is_none_or(|batch| safe_batch(question.expected()) >= batch);
+        let one_rate = |rate| Sampling { rate, default_rate: None, ..*own };
+        let (sampling, expected) = match self.exact {
+            true => (one_rate(Probability::ONE), devices),
+            false if fits => (*own, question.expected()),
+            false => (one_rate(Probability::new(1, 2)?), 0.5 * devices),
         };
-        let wanted = self.min_batch_size.or(fits.then_some(own_batch));
-        let min_batch_size = self.min_batch_size(devices, rate, wanted)?;
-        Ok(Plan { question, seed, min_batch_size, rate })
+        let wanted = self.min_batch_size.or(own_batch.filter(|_| fits));
+        let min_batch_size = self.min_batch_size(question.held.len() as u64, expected, wanted)?;
+        Ok(Plan { question, seed, min_batch_size, sampling })
     }
 
     /// The requested minimum batch size, or one that this many devices reach even in an unlucky
     /// run.
-    fn min_batch_size(&self, devices: u64, rate: Probability, wanted: Option<u64>) -> Result<u64> {
-        let safe = if self.exact { devices } else { safe_batch(devices, rate) };
+    fn min_batch_size(&self, devices: u64, expected: f64, wanted: Option<u64>) -> Result<u64> {
+        let safe = if self.exact { devices } else { safe_batch(expected) };
         if safe == 0 {
-            let few = "devices are too few: about half of them take part, at random";
-            let enough = (devices..).find(|more| safe_batch(*more, rate) > 0).unwrap_or(u64::MAX);
+            let few =
+                format!("devices are too few: about {expected:.0} of them take part, at random");
+            let each = (expected / devices as f64).max(1e-6);
+            let enough = (devices..).find(|more| safe_batch(*more as f64 * each) > 0);
+            let enough = enough.unwrap_or(u64::MAX);
             return Err(anyhow!("{devices} {few}")).hint(match &self.data {
-                None => format!("give at least {enough} --devices, or --exact"),
+                None => format!("give at least {enough} --devices"),
                 Some(_) => format!("give at least {enough} lines of --data"),
             });
         }
@@ -170,6 +178,23 @@ impl DemoArgs {
         Ok(size)
     }
 
+    /// Commands to run after a story.
+    fn next(&self, seed: u64) -> Vec<(String, &'static str)> {
+        let name = self.story.name;
+        let exact = (name == stories::DEFAULT)
+            .then(|| (format!("sotto demo --exact --seed {seed}"), "no sampling, no noise"));
+        let more = (format!("sotto demo {name} --devices 20000 --seed {seed}"), "more devices");
+        [more]
+            .into_iter()
+            .chain(exact)
+            .chain([
+                ("sotto demo --list".to_owned(), "other questions"),
+                ("sotto recipe new".to_owned(), "your own question"),
+                ("sotto serve relay --print-config".to_owned(), "what a party runs"),
+            ])
+            .collect()
+    }
+
     fn print(
         &self,
         output: &Output,
@@ -178,14 +203,14 @@ impl DemoArgs {
         explanation: &Explanation,
     ) -> Result<()> {
         output.line("")?;
-        let heading = if self.recipe.is_some() { "answer" } else { "word" };
-        let shape = Shape { noise: false, bars: true };
-        let mut lines = chart(heading, &result.buckets, output.width(), shape).into_iter();
-        if let Some(head) = lines.next() {
-            output.line(output.bold(&head))?;
-        }
-        for line in lines {
-            output.line(line)?;
+        let heading = if self.recipe.is_some() { "answer" } else { self.story.heading };
+        let shape = Shape { noise: false, bars: result.buckets.len() > 1 };
+        print_chart(output, heading, &result.buckets, shape)?;
+        if !result.statistics.is_empty() {
+            output.line("")?;
+            // Their units differ.
+            let shape = Shape { bars: false, ..shape };
+            print_chart(output, "statistic", &result.statistics, shape)?;
         }
         let refused: u64 = result.reports.rejected.values().sum();
         output.prose(format!(
@@ -195,21 +220,22 @@ impl DemoArgs {
         ))?;
         if let Some(privacy) = &result.privacy {
             let (epsilon, delta) = (up_short(privacy.claimed_epsilon), privacy.delta.to_f64());
+            let local = privacy.local_epsilon.map(|local| format!("; the noise alone: {local:.0}"));
             output.prose(format!(
                 "Epsilon {epsilon} at delta {delta:.0e}: each device computed it, assuming that up to \
                  {} devices in all are dishonest and that the servers see how many answered (the paper's \
-                 figure: {:.2}; the noise alone: {:.0}).",
+                 figure: {:.2}{}).",
                 privacy.dishonest_devices,
                 privacy.paper_epsilon,
-                privacy.local_epsilon.unwrap_or(f64::INFINITY),
+                local.unwrap_or_default(),
             ))?;
         }
         output.heading("What each party saw")?;
         for (who, what) in &explanation.saw {
             output.entry(format!("  {who:<10} "), what)?;
         }
-        list(output, "Not private yet", explanation.caveats)?;
-        let next: Vec<(String, &str)> = match &self.recipe {
+        list(output, "Not private yet", &explanation.caveats)?;
+        let next = match &self.recipe {
             Some(recipe) => {
                 list(output, "Not as in your recipe", &plan.question.differences)?;
                 let recipe = recipe.display();
@@ -218,12 +244,7 @@ impl DemoArgs {
                     (format!("sotto recipe check {recipe}"), "what a device says"),
                 ]
             }
-            None => vec![
-                (format!("sotto demo --devices 20000 --seed {}", plan.seed), "more devices"),
-                (format!("sotto demo --exact --seed {}", plan.seed), "no sampling, no noise"),
-                ("sotto recipe new".to_owned(), "your own question"),
-                ("sotto serve relay --print-config".to_owned(), "what a party runs"),
-            ],
+            None => self.next(plan.seed),
         };
         output.heading("Try next")?;
         let longest = next.iter().map(|(command, _)| columns(command)).max().unwrap_or_default();
@@ -235,9 +256,30 @@ impl DemoArgs {
     }
 }
 
-/// The largest batch that is filled even in an unlucky run.
-fn safe_batch(devices: u64, rate: Probability) -> u64 {
-    let expected = devices as f64 * rate.to_f64();
+/// A chart with a bold head.
+fn print_chart(output: &Output, heading: &str, rows: &[Row], shape: Shape) -> Result<()> {
+    let mut lines = chart(heading, rows, output.width(), shape).into_iter();
+    if let Some(head) = lines.next() {
+        output.line(output.bold(&head))?;
+    }
+    lines.try_for_each(|line| output.line(line))
+}
+
+/// The names of the stories, each with what it is about.
+fn list_stories(output: &Output) -> Result<Outcome> {
+    if output.json() {
+        output.value(&json!({ "stories": STORIES }))?;
+        return Ok(Outcome::Yes);
+    }
+    let longest = STORIES.iter().map(|story| columns(story.name)).max().unwrap_or_default();
+    for Story { name, about, .. } in &STORIES {
+        output.entry(format!("{name:<longest$}  "), about)?;
+    }
+    Ok(Outcome::Yes)
+}
+
+/// The largest batch that is filled even in an unlucky run, if this many reports are expected.
+fn safe_batch(expected: f64) -> u64 {
     (expected - 4.0 * expected.sqrt()) as u64
 }
 
@@ -252,7 +294,18 @@ mod tests {
 
     fn args(devices: u32, min_batch_size: Option<u64>) -> DemoArgs {
         let (recipe, data, out) = (None, None, OutArgs::default());
-        DemoArgs { devices, recipe, data, seed: Some(7), exact: true, min_batch_size, out }
+        let story = &STORIES[0];
+        DemoArgs {
+            story,
+            list: false,
+            devices,
+            recipe,
+            data,
+            seed: Some(7),
+            exact: true,
+            min_batch_size,
+            out,
+        }
     }
 
     #[test]

@@ -129,6 +129,81 @@ fn the_demo_samples_randomizes_and_says_what_it_cost() {
     }
 }
 
+/// Whether the estimate is within this many standard errors of the true value.
+fn is_near(row: &Value, errors: f64) -> bool {
+    let number = |key: &str| row[key].as_f64().unwrap();
+    (number("estimate") - number("true")).abs() <= errors * number("stderr")
+}
+
+/// Counts with the servers' noise, of a certified audience. Both estimates are sums of about 100
+/// coins and of noise, about normal: each is six standard errors away in fewer than one of 10^7
+/// runs.
+#[test]
+fn needles_are_found() {
+    let output = demo(&["needles", "--json", "--seed", "7", "--devices", "200"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = json(&output);
+    assert_eq!(result["reports"]["rejected"], serde_json::json!({}));
+    assert_eq!(result["index"], 6, "after five key sets and the certified audience");
+    let buckets = result["buckets"].as_array().unwrap();
+    let truth: Vec<f64> = buckets.iter().map(|row| row["true"].as_f64().unwrap()).collect();
+    assert_eq!((truth.iter().sum::<f64>(), buckets[0]["label"].as_str()), (200.0, Some("none")));
+    assert!(truth[0] > 150.0 && truth[1] > 0.0, "{truth:?}");
+    assert!(buckets[..2].iter().all(|row| is_near(row, 6.0)), "{buckets:?}");
+    let privacy = &result["privacy"];
+    assert!(privacy["epsilon"].as_f64().unwrap() < 2.0, "{privacy}");
+    assert_eq!(result.get("statistics"), None);
+}
+
+/// Sums of about 100 coins and of noise are about normal: each of three estimates is six standard
+/// errors away in fewer than one of 10^7 runs.
+#[test]
+fn a_mean_is_shown_beside_the_true_one() {
+    let output = demo(&["sleep", "--json", "--seed", "7", "--devices", "200"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = json(&output);
+    let [sum, devices, mean] =
+        [&result["buckets"][0], &result["statistics"][0], &result["statistics"][1]];
+    assert_eq!([&sum["label"], &devices["label"], &mean["label"]], ["sum", "devices", "mean"]);
+    assert_eq!(devices["true"], 200);
+    let truth = mean["true"].as_f64().unwrap();
+    assert!((truth - sum["true"].as_f64().unwrap() / 200.0).abs() < 1e-9, "{result}");
+    assert!((6.0..8.0).contains(&truth), "{truth}");
+    assert!([sum, devices, mean].into_iter().all(|row| is_near(row, 6.0)), "{result}");
+}
+
+#[test]
+fn the_words_fit_the_mechanism() {
+    let output = demo(&["sleep", "--devices", "60", "--seed", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for part in ["statistic", "mean", "answers, with noise of leader and helper (sigma 72 each)"] {
+        assert!(flat(&shown).contains(part), "{part}: {shown}");
+    }
+    for part in ["randomized", "noise alone", "inf"] {
+        assert!(!shown.contains(part), "{part}: {shown}");
+    }
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("each knowing how many hours its owner slept"), "{said}");
+    fits(&shown);
+}
+
+#[test]
+fn stories_are_listed() {
+    let listed = json(&demo(&["--list", "--json"]));
+    let names: Vec<&str> = listed["stories"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names[0], "words");
+    let output = demo(&["needle"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(names.iter().all(|name| error.contains(name)), "{error}");
+}
+
 /// From an empty folder: one's own question, simulated, in two commands.
 #[test]
 fn somebody_asks_their_own_question_before_any_operator_exists() {

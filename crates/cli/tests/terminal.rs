@@ -280,6 +280,7 @@ impl Screens {
         let folder = folder.path();
         let demo = ["demo", "--exact", "--devices", "40", "--seed", "1"];
         self.show(folder, "demo", 0, &demo);
+        self.show(folder, "demo list", 0, &["demo", "--list"]);
         WEEKS.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
         let show = ["result", "show", "week1.json", "--consistent", "--out", "a.csv"];
         self.show(folder, "result show", 0, &show);

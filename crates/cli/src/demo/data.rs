@@ -18,7 +18,8 @@ pub(super) fn read(path: &Path, declared: &Declared) -> Result<(Vec<Attributes>,
     parse(&text, declared).with_context(|| format!("{} cannot be used", path.display()))
 }
 
-fn parse(text: &str, declared: &Declared) -> Result<(Vec<Attributes>, Vec<u32>)> {
+/// The same from the text of such a file.
+pub(super) fn parse(text: &str, declared: &Declared) -> Result<(Vec<Attributes>, Vec<u32>)> {
     let mut lines = text.lines().enumerate();
     let head = lines.next().map(|(_, line)| cells(line)).transpose().context("line 1")?;
     let head = head.unwrap_or_default();

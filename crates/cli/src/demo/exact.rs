@@ -18,7 +18,7 @@ use sotto_vdaf::Measurement;
 use self::parties::Parties;
 use super::collecting::{batch, collect, wait_until_summed};
 use super::result::{DemoReports, DemoResult};
-use super::{Explanation, Plan};
+use super::{Explanation, Plan, truth};
 use crate::output::Output;
 use crate::time_text::now;
 use crate::upload::Tally;
@@ -56,6 +56,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         min_batch: plan.min_batch_size,
         batches: vec![batch(parties.task(), &collected)],
         buckets: buckets(plan, &collected)?,
+        statistics: Vec::new(),
         reports: DemoReports { accepted: collected.collection.report_count, rejected },
         recipe: None,
         privacy: None,
@@ -64,8 +65,10 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
         collected: QueryResult::new(parties.task(), None, &collected)?,
     };
-    let explanation =
-        Explanation { saw: saw(plan, &parties, &result, uploads.bytes)?, caveats: CAVEATS };
+    let explanation = Explanation {
+        saw: saw(plan, &parties, &result, uploads.bytes)?,
+        caveats: CAVEATS.to_vec(),
+    };
     parties.stop();
     Ok((result, explanation))
 }
@@ -88,10 +91,10 @@ fn upload(plan: &Plan, parties: &Parties, moment: Moment, output: &Output) -> Re
 }
 
 fn buckets(plan: &Plan, collected: &Collected) -> Result<Vec<Row>> {
-    let truth = plan.of_each_kind();
+    let truth = truth::buckets(&plan.question);
     let values = collected.collection.result.as_slice();
     ensure!(values.len() == truth.len(), "the result has {} buckets", values.len());
-    let row = |((label, truth), value): ((&String, u64), &i128)| Row {
+    let row = |((label, truth), value): ((&String, f64), &i128)| Row {
         truth: Some(truth),
         ..Row::exact(label, *value as f64)
     };

@@ -1,5 +1,5 @@
-//! What the demo's devices are asked, and what each of them knows: the words that ship with the
-//! program, or somebody's own recipe with given or made-up values.
+//! What the demo's devices are asked, and what each of them knows: a story, or somebody's own recipe
+//! with given or made-up values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,22 +8,18 @@ use anyhow::{Context, Result, anyhow};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sotto_dp::uniform::uniform_below;
-use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::recipe::{Assessment, suggested_randomizer};
-use sotto_wire::recipe::{
-    Accountant, Adjacency, AttributeType, Privacy, Probability, Query, Sampling, When, Who,
-};
-use sotto_wire::{BatchMode, RecipeDraft};
+use sotto_protocol::expression::Attributes;
+use sotto_protocol::recipe::Assessment;
+use sotto_wire::RecipeDraft;
+use sotto_wire::recipe::{AttributeName, Privacy, Query};
 
 use super::data;
-use super::words::Words;
+use super::population::Population;
+use super::stories::Story;
 use crate::output::pointed;
 use crate::recipe::example::made_up_device;
 use crate::recipe::words as recipe_words;
 use crate::recipe_file;
-
-/// The local epsilon of the words, in millionths: seven of ten devices report the true word.
-const EPSILON0_MICRO: u64 = 4_000_000;
 
 /// How many different devices are made up. Others are like one of them.
 const MADE_UP: usize = 256;
@@ -33,54 +29,57 @@ const MADE_UP: usize = 256;
 pub(crate) struct Question {
     /// The recipe. Its times, sizes and parties are replaced by the demo's.
     pub(crate) draft: RecipeDraft,
+    /// The same as devices read it, without its claim.
+    pub(crate) assessment: Assessment,
     /// The names of the numbers in the result.
     pub(crate) labels: Vec<String>,
     /// What the devices of each kind know about themselves.
     pub(crate) kinds: Vec<Attributes>,
     /// The kind of each device.
     pub(crate) held: Vec<u32>,
-    /// How the demo differs from somebody's own recipe; empty for the words.
+    /// How the demo differs from somebody's own recipe; empty for a story.
     pub(crate) differences: Vec<String>,
 }
 
-/// The words: a device holds one, and its kind is its bucket.
-pub(super) fn words(devices: u32, seed: u64) -> Result<Question> {
-    let words = Words::load()?;
-    let labels: Vec<String> = words.labels().iter().map(|word| (*word).to_owned()).collect();
-    let kind = |word: &String| [("word".to_owned(), Value::String(word.clone()))].into();
-    let query = Query::Histogram {
-        buckets: u32::try_from(labels.len())?,
-        labels: Some(labels.clone()),
-        mapping: "word".to_owned(),
-        fallback: u32::try_from(labels.len())? - 1,
-    };
-    let draft = RecipeDraft {
-        name: "demo-words".to_owned(),
-        purpose: "Learn which words are common, and nothing about who holds which.".to_owned(),
-        author: None,
-        attributes: [("word".parse()?, AttributeType::String)].into(),
-        who: Who { population: u64::from(devices), targeting: None },
-        when: When { opens: 0, closes: 0, window_s: 0, max_window_s: 0 },
-        sampling: Sampling::new(Probability::new(1, 2)?),
-        randomizer: suggested_randomizer(&query, EPSILON0_MICRO)
-            .context("a mechanism answers the demo's histogram")?,
-        noise: None,
-        query,
-        vdaf: None,
-        min_batch: 1,
-        batch_mode: BatchMode::TimeInterval,
-        privacy: Privacy::Claim {
-            epsilon_micro: 1,
-            delta: Probability::new(1, 1_000_000)?,
-            adjacency: Adjacency::Replace,
-            accountant: Accountant::Best,
-            rounds: 1,
-        },
-        parties: None,
-    };
-    let kinds = labels.iter().map(kind).collect();
-    let held = words.draw(devices as usize, seed);
-    Ok(Question { draft, labels, kinds, held, differences: Vec::new() })
+impl Question {
+    /// Asks these devices, if the recipe is for them.
+    fn new(mut draft: RecipeDraft, kinds: Vec<Attributes>, mut held: Vec<u32>) -> Result<Self> {
+        (draft.author, draft.vdaf, draft.parties) = (None, None, None);
+        let unclaimed = RecipeDraft { privacy: Privacy::InsecureUnbounded, ..draft.clone() };
+        let assessment = Assessment::new(recipe_file::with_stand_ins(unclaimed)?)?;
+        held.retain(|kind| kinds.get(*kind as usize).is_some_and(|kind| assessment.is_for(kind)));
+        let labels = labels(&draft.query);
+        Ok(Self { draft, assessment, labels, kinds, held, differences: Vec::new() })
+    }
+
+    /// Each kind of devices, and how many there are of it.
+    pub(crate) fn of_each_kind(&self) -> impl Iterator<Item = (&Attributes, u64)> {
+        let mut counts = vec![0; self.kinds.len()];
+        for kind in &self.held {
+            if let Some(count) = counts.get_mut(*kind as usize) {
+                *count += 1;
+            }
+        }
+        self.kinds.iter().zip(counts)
+    }
+
+    /// How many devices take part at the rates of the recipe, on average.
+    pub(crate) fn expected(&self) -> f64 {
+        let each = |(kind, count)| self.assessment.rate(kind).to_f64() * count as f64;
+        self.of_each_kind().map(each).sum()
+    }
+}
+
+/// A story.
+pub(super) fn story(story: &Story, devices: u32, seed: u64) -> Result<Question> {
+    let draft = RecipeDraft::from_toml(&story.recipe())?;
+    let population = Population::parse(story.population)?;
+    // The columns are in the order in which a recipe has its attributes.
+    let columns: Vec<&str> = draft.attributes.keys().map(AttributeName::as_str).collect();
+    let table = [&[&*columns.join(",")], population.kinds()].concat().join("\n");
+    let (kinds, _) = data::parse(&table, &draft.attributes)?;
+    Question::new(draft, kinds, population.draw(devices, seed))
+        .with_context(|| format!("the story {} is damaged", story.name))
 }
 
 /// Somebody's own recipe, with the devices of a file or made-up ones.
@@ -91,12 +90,12 @@ pub(super) fn own(
     seed: u64,
 ) -> Result<Question> {
     let loaded = recipe_file::load(recipe)?;
-    let assessment = Assessment::new(loaded.recipe.clone()).map_err(|silence| {
+    let assessment = Assessment::at_best(loaded.recipe.clone()).map_err(|silence| {
         let (reason, place) = loaded.located(&silence.reason);
         pointed(anyhow!("{}: {reason}", recipe.display()), place)
     })?;
-    let mut draft = RecipeDraft::from(loaded.recipe);
-    let (kinds, mut held) = match values {
+    let draft = RecipeDraft::from(loaded.recipe);
+    let (kinds, held) = match values {
         Some(path) => data::read(path, &draft.attributes)?,
         None => made_up(&assessment, devices, seed),
     };
@@ -113,17 +112,16 @@ pub(super) fn own(
     if values.is_none() {
         differences.push("The values are made up: --data FILE takes yours.".to_owned());
     }
-    if draft.who.targeting.take().is_some() {
-        let all = held.len();
-        held.retain(|kind| kinds.get(*kind as usize).is_some_and(|kind| assessment.is_for(kind)));
+    let all = held.len();
+    let question = Question::new(draft, kinds, held)?;
+    if question.draft.who.targeting.is_some() {
         differences.push(format!(
-            "Only {} of {all} devices are asked, those for which the predicate is true; no result certifies that here.",
-            held.len()
+            "Only {} of {all} devices are asked, those for which the predicate is true.",
+            question.held.len()
         ));
     }
-    differences.extend(fallbacks(&assessment, &kinds, &held));
-    (draft.author, draft.vdaf, draft.parties) = (None, None, None);
-    Ok(Question { labels: labels(&draft.query), draft, kinds, held, differences })
+    differences.extend(fallbacks(&assessment, &question.kinds, &question.held));
+    Ok(Question { differences, ..question })
 }
 
 /// How many devices count as the fallback, for each reason.

@@ -20,8 +20,11 @@ pub(crate) struct DemoResult {
     pub(crate) min_batch: u64,
     /// What was collected.
     pub(crate) batches: Vec<DemoBatch>,
-    /// One for each word.
+    /// What was counted or summed.
     pub(crate) buckets: Vec<Row>,
+    /// What is computed from it; absent if there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) statistics: Vec<Row>,
     /// The outcome of the reports.
     pub(crate) reports: DemoReports,
     /// Absent without a recipe.
@@ -90,13 +93,14 @@ mod tests {
 
     fn sample() -> DemoResult {
         let interval = ListedInterval { start: 86_400, duration: 86_400 };
-        let held = |label, truth| Row { truth: Some(truth), ..Row::exact(label, truth as f64) };
+        let held = |label, truth| Row { truth: Some(truth), ..Row::exact(label, truth) };
         DemoResult {
             devices: 30,
             participated: 30,
             min_batch: 10,
             batches: vec![DemoBatch { interval: interval.into(), count: 30 }],
-            buckets: vec![held("queen", 20), held("dodo", 10)],
+            buckets: vec![held("queen", 20.0), held("dodo", 10.0)],
+            statistics: Vec::new(),
             reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
             recipe: None,
             privacy: None,

@@ -4,6 +4,7 @@
 //! Every simulated device runs the same engine as a real one, with its state in memory. The devices
 //! share what depends only on the recipe, which is safe because they run in one process.
 
+mod audience;
 mod carried;
 mod fleet;
 mod operators;
@@ -17,15 +18,15 @@ use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
 use sotto_client::QueryResult;
 use sotto_client::query_result::Row;
-use sotto_dp::mechanism::Value as Answer;
-use sotto_protocol::recipe::{Assessment, show_micro};
+use sotto_protocol::recipe::show_micro;
+use sotto_wire::recipe::{Noise, Randomizer, Recipe};
 
 use self::fleet::Turnout;
 use self::operators::WITNESSES;
 use self::parties::Parties;
 use super::collecting::{batch, collect, wait_until_summed};
 use super::result::{DemoRecipe, DemoReports, DemoResult, DemoSize, DemoTokens};
-use super::{Explanation, Plan};
+use super::{Explanation, Plan, truth};
 use crate::output::Output;
 use crate::recipe::examine::{Guarantee, guarantee};
 use crate::time_text::now;
@@ -58,12 +59,17 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
     let assessment = &parties.assessment;
     let recipe = Some((assessment.recipe(), Some(parties.log_index)));
     let collected = QueryResult::new(assessment.task(), recipe, &batch_collected)?;
+    let buckets = collected.buckets().into_iter().zip(&plan.question.labels);
+    let buckets = buckets.map(|(row, label)| Row { label: label.clone(), ..row });
+    let statistics = collected.meaning.iter().flat_map(|meaning| meaning.statistics.clone());
+    let statistics = statistics.collect();
     let result = DemoResult {
         devices: plan.devices(),
         participated: accepted,
         min_batch: plan.min_batch_size,
         batches: vec![batch(assessment.task(), &batch_collected)],
-        buckets: buckets(plan, assessment, &collected),
+        buckets: beside(buckets.collect(), truth::buckets(&plan.question)),
+        statistics: beside(statistics, truth::statistics(&plan.question)),
         reports: DemoReports { accepted: collected.count, rejected: parties.rejections()? },
         recipe: Some(DemoRecipe {
             recipe_id: parties.assessment.id().to_string(),
@@ -76,39 +82,16 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         elapsed_s: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
         collected,
     };
-    let explanation = Explanation { saw: saw(plan, &parties, &result, &turnout), caveats: CAVEATS };
+    let targeted = assessment.recipe().who.targeting.is_some();
+    let caveats = CAVEATS.iter().copied().chain(targeted.then_some(audience::CAVEAT)).collect();
+    let explanation = Explanation { saw: saw(plan, &parties, &result, &turnout), caveats };
     parties.stop();
     Ok((result, explanation))
 }
 
-/// The estimates, with what the devices hold beside them.
-fn buckets(plan: &Plan, assessment: &Assessment, collected: &QueryResult) -> Vec<Row> {
-    let held = plan.question.labels.iter().zip(truth(plan, assessment));
-    let row = |(row, (label, truth)): (Row, (&String, u64))| Row {
-        label: label.clone(),
-        truth: Some(truth),
-        ..row
-    };
-    collected.buckets().into_iter().zip(held).map(row).collect()
-}
-
-/// What the devices hold, before sampling and noise.
-fn truth(plan: &Plan, assessment: &Assessment) -> Vec<u64> {
-    let mut truth = vec![0; plan.question.labels.len()];
-    for (kind, count) in plan.question.kinds.iter().zip(plan.of_each_kind()) {
-        let held = match assessment.answer(kind) {
-            Answer::Bit(yes) => vec![(0, u64::from(yes))],
-            Answer::Number(number) => vec![(0, number)],
-            Answer::OneHot(bucket) => vec![(bucket as usize, 1)],
-            Answer::Labels(labels) => labels.iter().map(|label| (*label as usize, 1)).collect(),
-        };
-        for (index, each) in held {
-            if let Some(total) = truth.get_mut(index) {
-                *total += each * count;
-            }
-        }
-    }
-    truth
+/// Estimates with the true values beside them.
+fn beside(rows: Vec<Row>, truth: Vec<f64>) -> Vec<Row> {
+    rows.into_iter().zip(truth).map(|(row, truth)| Row { truth: Some(truth), ..row }).collect()
 }
 
 fn privacy(parties: &Parties) -> Result<Option<Guarantee>> {
@@ -126,7 +109,15 @@ fn saw(
     let assessment = &parties.assessment;
     let sizes = assessment.task().vdaf().sizes();
     let (reports, devices) = (result.participated, result.devices);
-    let rate = assessment.recipe().sampling.rate;
+    let recipe = assessment.recipe();
+    let audience = recipe.who.targeting.as_ref().map_or("", |_| ", the size of its audience");
+    let sampling = &recipe.sampling;
+    let coin = match sampling.default_rate {
+        None => format!("a coin ({})", sampling.rate),
+        Some(default) => {
+            format!("a coin ({default} with the default value, {} with others)", sampling.rate)
+        }
+    };
     let paid = match assessment.cost() {
         Some(cost) => {
             let epsilon = show_micro(cost.epsilon_micro);
@@ -138,12 +129,13 @@ fn saw(
         (
             "log",
             format!(
-                "one recipe and {} key sets, cosigned by {} witnesses; it sees that they are read, but not by whom",
+                "one recipe{} and {} key sets, cosigned by {} witnesses; it sees that they are read, but not by whom",
+                audience,
                 parties.key_sets,
                 WITNESSES.len()
             ),
         ),
-        ("device", format!("checked the recipe, {paid}, then tossed a coin ({rate})")),
+        ("device", format!("checked the recipe, {paid}, then tossed {coin}")),
         ("attester A", attested(parties, 0, devices)),
         ("issuer A", issued(parties, 0, "leader")),
         ("attester B", attested(parties, 1, devices)),
@@ -171,13 +163,26 @@ fn saw(
         (
             "collector",
             format!(
-                "two sealed sums of {} numbers over {} randomized answers; below {} reports, nothing",
-                plan.question.labels.len(),
+                "two sealed sums of {} numbers over {} {}; below {} reports, nothing",
+                result.collected.sums.as_slice().len(),
                 result.reports.accepted,
+                answers(recipe),
                 plan.min_batch_size
             ),
         ),
     ]
+}
+
+/// What is summed, and what hides each answer.
+fn answers(recipe: &Recipe) -> String {
+    match (&recipe.randomizer, &recipe.noise) {
+        (_, Some(Noise::ServerGaussian { sigma_micro })) => {
+            let sigma = show_micro(*sigma_micro);
+            format!("answers, with noise of leader and helper (sigma {sigma} each)")
+        }
+        (Randomizer::None, None) => "exact answers".to_owned(),
+        _ => "randomized answers".to_owned(),
+    }
 }
 
 /// What an attester could count.

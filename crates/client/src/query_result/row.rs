@@ -15,7 +15,7 @@ pub struct Row {
     /// The name of the bucket, or what the number is.
     pub label: String,
     /// What it really is: known to a simulation, which plays every part.
-    pub truth: Option<u64>,
+    pub truth: Option<f64>,
     /// The unbiased estimate for all devices. It may be negative.
     pub estimate: f64,
     /// Its standard error, from noise and sampling together.
@@ -107,8 +107,13 @@ impl Row {
 struct Form {
     #[serde(deserialize_with = "json::visible")]
     label: String,
-    #[serde(rename = "true", default, skip_serializing_if = "Option::is_none")]
-    truth: Option<u64>,
+    #[serde(
+        rename = "true",
+        default,
+        with = "json::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    truth: Option<f64>,
     #[serde(with = "json::number")]
     estimate: f64,
     #[serde(with = "json::number")]

@@ -168,6 +168,7 @@ pub(super) fn trust(
     relay_url: String,
     attester_urls: &[String; 2],
 ) -> Result<Trust> {
+    let draft = &plan.question.draft;
     let operators = [&keys.leader, &keys.helper, &keys.log_operator].into_iter();
     let operators = operators.chain(&keys.issuers);
     let file = TrustFile {
@@ -185,8 +186,10 @@ pub(super) fn trust(
             min_population: plan.devices(),
             ..Floors::default()
         },
-        budget: budget(&plan.question.draft),
-        insecure_exact: plan.question.draft.privacy == Privacy::InsecureUnbounded,
+        // A device's owner lists what predicates may read; these agree with the recipe.
+        targeting_attributes: draft.attributes.keys().map(ToString::to_string).collect(),
+        budget: budget(draft),
+        insecure_exact: draft.privacy == Privacy::InsecureUnbounded,
         insecure_no_min_age: true,
         insecure_fresh_start: true,
         tokens: Some(tokens_file(attester_urls)),

@@ -18,10 +18,11 @@ use sotto_server::{
     ServerConfig,
 };
 use sotto_store::{Counters, SqliteStore, TaskStore};
-use sotto_wire::{EntryKind, VerifierKey};
+use sotto_wire::{Entry, EntryKind, VerifierKey};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use super::audience;
 use super::carried::{Branching, Carried};
 use super::operators::{
     Keys, LOG_OPERATOR, Published, gateway_config, key_set, relay, transparency, trust,
@@ -130,6 +131,10 @@ impl Parties {
         for (key, published) in key_sets {
             publish(EntryKind::KeySet, key_set(key, published, now).to_json(), key)?;
         }
+        let audience = audience::certified(plan, &keys, now)?;
+        if let Some(entry) = &audience {
+            log.submit(entry, Some(trust.policy()), output)?;
+        }
         let collector_key = keys::generate_hybrid(3);
         let log_key = keys.log.verifier();
         let places = Places {
@@ -137,12 +142,13 @@ impl Parties {
             helper_url: helper.url(),
             collector: collector_key.config(),
             log: log_key.name(),
+            certified: audience.as_ref().map(Entry::id),
         };
         let transport = ConnectionArgs::default().transport(CONNECTIONS)?;
         let recipe = recipe(plan, &keys.author, places, now)?;
         let recipe = with_token_keys(recipe, &keys.author, &issuer_urls, transport.as_ref())?;
         let log_index = publish(EntryKind::Recipe, recipe.to_json(), &keys.author)?;
-        let assessment = Assessment::new(recipe)?;
+        let assessment = Assessment::certified(recipe, audience.map(|_| plan.devices()))?;
         let leader_store = open_store(&folder.path().join("leader"))?;
         let helper_store = open_store(&folder.path().join("helper"))?;
         let secrets = Secrets::generate();

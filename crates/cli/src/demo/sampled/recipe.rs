@@ -1,13 +1,14 @@
 //! The demo's recipe.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::Moment;
-use sotto_protocol::recipe::{judgement, recipe_vdaf};
+use sotto_protocol::recipe::{judgement_of, recipe_vdaf};
 use sotto_wire::recipe::{Aggregator, PartiesDraft, Privacy, TokensDraft, When, Who};
-use sotto_wire::{BatchMode, HpkeConfig, KeyName, KeySet, Recipe};
+use sotto_wire::{BatchMode, EntryId, HpkeConfig, KeyName, KeySet, Recipe};
 
 use crate::demo::Plan;
+use crate::output::WithHint;
 use crate::signer_file;
 
 /// One hour: long enough that the demo fits into one unit.
@@ -23,6 +24,8 @@ pub(super) struct Places<'a> {
     pub(super) helper_url: String,
     pub(super) collector: &'a HpkeConfig,
     pub(super) log: &'a KeyName,
+    /// The result that certifies the audience of a targeted recipe.
+    pub(super) certified: Option<EntryId>,
 }
 
 /// The recipe of the question, with the demo's parties, times and sizes, and the claim that follows
@@ -36,11 +39,18 @@ pub(super) fn recipe(
     let mut draft = plan.question.draft.clone();
     let aggregator =
         |operator: &str, url| anyhow::Ok(Aggregator { operator: operator.parse()?, url });
-    draft.who = Who { population: plan.devices(), targeting: None };
+    let mut targeting = draft.who.targeting.take();
+    if let (Some(targeting), Some(certified)) = (&mut targeting, places.certified) {
+        targeting.certified = certified;
+    }
+    let certified = targeting.is_some().then_some(plan.devices());
+    draft.who = Who { population: plan.devices(), targeting };
     let opens = now.0 - now.0 % WINDOW_S;
-    let (closes, window_s, max_window_s) = (opens + 24 * WINDOW_S, WINDOW_S, WINDOW_S);
-    draft.when = When { opens, closes, window_s, max_window_s };
-    draft.sampling.rate = plan.rate;
+    // All devices may answer in one unit.
+    let max_window_s = 24 * WINDOW_S;
+    let closes = opens + max_window_s;
+    draft.when = When { opens, closes, window_s: WINDOW_S, max_window_s };
+    draft.sampling = plan.sampling;
     draft.min_batch = plan.min_batch_size;
     draft.batch_mode = BatchMode::TimeInterval;
     draft.parties = Some(PartiesDraft {
@@ -52,9 +62,12 @@ pub(super) fn recipe(
     });
     let vdaf = recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?;
     let mut recipe = draft.complete(signer_file::public(author), vdaf)?;
-    let judged = judgement(&recipe)?;
+    let judged = judgement_of(&recipe, certified)?;
     if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut recipe.privacy, judged) {
-        *epsilon_micro = sotto_dp::published(judged.epsilon)?.max(1);
+        let published = sotto_dp::published(judged.epsilon);
+        let published =
+            published.map_err(|_| anyhow!("no finite epsilon holds for so few devices"));
+        *epsilon_micro = published.hint("ask more devices")?.max(1);
     }
     Ok(recipe)
 }
