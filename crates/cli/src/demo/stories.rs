@@ -47,7 +47,7 @@ pub(super) static STORIES: [Story; 5] = [
     },
     Story {
         name: "needles",
-        about: "Which rare faults occur? The servers add noise to the counts.",
+        about: "Which rare faults occur? Devices with a fault answer more often than others.",
         heading: "fault",
         each: "few of which have a fault",
         learned: "how many devices have each fault",

@@ -91,6 +91,11 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
         let cover = privacy.cover;
         row("cover", &format!("{cover}, so a relay that sees the result counts: 1 costs less"))?;
     }
+    if privacy.sending_epsilon > 0.0 {
+        let sending = up(privacy.sending_epsilon);
+        let words = format!("epsilon {sending}, which a relay learns from who sends something");
+        row("who sends", &words)?;
+    }
     let paper = up(privacy.paper_epsilon);
     row("paper's figure", &format!("epsilon {paper} (all honest, count hidden)"))?;
     if let Some(found) = &privacy.colluding {

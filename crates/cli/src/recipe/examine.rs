@@ -13,7 +13,7 @@ use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
 use sotto_protocol::recipe::{
-    Assessment, Cost, colluding, crowd, judgement_of, needs_audience, show_micro,
+    Assessment, Cost, colluding, crowd, judgement_of, needs_audience, sending_epsilon, show_micro,
 };
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{Privacy, Probability};
@@ -83,6 +83,9 @@ pub(crate) struct Guarantee {
     /// The probability with which devices that do not answer send cover.
     #[serde(serialize_with = "vocabulary::probability")]
     pub(super) cover: Probability,
+    /// What a relay learns from who sends something, if the rate depends on the answer.
+    #[serde(serialize_with = "vocabulary::epsilon")]
+    pub(super) sending_epsilon: f64,
     /// The paper's model: all honest, the count hidden, exactly the minimum batch.
     #[serde(serialize_with = "vocabulary::epsilon")]
     pub(crate) paper_epsilon: f64,
@@ -388,6 +391,7 @@ pub(crate) fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Op
         dishonest_devices: recipe.aggregation.min_batch / 2,
         computed_epsilon: judged.epsilon,
         cover: recipe.sampling.cover,
+        sending_epsilon: sending_epsilon(recipe, true)?,
         paper_epsilon: judged.paper_epsilon,
         local_epsilon: judged.local_epsilon,
         colluding: colluding(recipe)?,
