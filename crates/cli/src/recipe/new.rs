@@ -387,11 +387,11 @@ impl NewArgs {
 fn with_claim(draft: &mut RecipeDraft, audience: Option<u64>) -> Result<Recipe> {
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
     let judged = judgement_of(&recipe, audience)?;
-    if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut draft.privacy, judged) {
-        if judged.epsilon.is_finite() {
-            *epsilon_micro = published(judged.epsilon)?.max(1);
-            recipe.privacy = draft.privacy;
-        }
+    if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut draft.privacy, judged)
+        && judged.epsilon.is_finite()
+    {
+        *epsilon_micro = published(judged.epsilon)?.max(1);
+        recipe.privacy = draft.privacy;
     }
     Assessment::certified(recipe.clone(), audience).map_err(|silence| {
         let place = recipe_file::in_expression(&recipe, &silence.reason);
