@@ -39,8 +39,8 @@ enum Chore {
         /// The campaign to run.
         #[arg(value_enum)]
         campaign: Campaign,
-        /// Mutated messages per decoder (fuzz, default 1,000,000) or kills (crash and release,
-        /// default 300; log, default 200).
+        /// Mutated messages per decoder (fuzz, default 1,000,000), kills (crash and release,
+        /// default 300; log, default 200), or collections per mechanism (error, default 20).
         #[arg(long)]
         count: Option<u64>,
         /// The seed of the pseudo-random choices.
@@ -69,6 +69,9 @@ enum Campaign {
     Crash,
     /// `kill -9` of leader or helper while they release a batch with noise.
     Release,
+    /// The squared errors of estimates against those that results predict, with 10,000 of a million
+    /// devices.
+    Error,
     /// A public log of a million entries, and `kill -9` of a process that appends to one.
     Log,
 }
@@ -79,6 +82,7 @@ fn main() -> Result<ExitCode> {
         Chore::Campaign { campaign: Campaign::Fuzz, count, seed } => run::fuzz(count, seed),
         Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
         Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
+        Chore::Campaign { campaign: Campaign::Error, count, seed } => run::error(count, seed),
         Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
         Chore::Bench { arguments } => run::bench(&arguments),
         Chore::Man { out } => run::man(&out),
