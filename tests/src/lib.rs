@@ -5,8 +5,10 @@
 //! what `sotto task new` wrote, [`cli`] uploads and collects through the binary, [`devices`] upload
 //! from this process, [`http`] is a minimal client. [`world`] adds a log, its witnesses and a relay
 //! (each a [`service`]), and whole devices, which [`phone`] runs in this process. [`pipe`] records
-//! what passes between two parties, [`tap`] every request to a party, with its time. [`crash`] is the
-//! crash campaign, [`release`] the one of releases with noise; the tests run a slice of each.
+//! what passes between two parties, [`tap`] every request to a party, with its time. [`pipeline`]
+//! goes from the coins of devices to the result, and compares it with the same coins in memory.
+//! [`crash`] is the crash campaign, [`release`] the one of releases with noise, [`squared_error`]
+//! the one of the errors of estimates; the tests run a slice of each.
 
 pub mod cli;
 pub mod crash;
@@ -16,9 +18,11 @@ pub mod log;
 pub mod pair;
 pub mod phone;
 pub mod pipe;
+pub mod pipeline;
 pub mod process;
 pub mod release;
 pub mod service;
+pub mod squared_error;
 pub mod tap;
 pub mod task;
 pub mod token_services;

@@ -50,6 +50,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
         &[
             "sotto-wire",
             "sotto-vdaf",
+            "sotto-dp",
             "sotto-crypto",
             "sotto-protocol",
             "sotto-store",

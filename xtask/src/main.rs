@@ -40,7 +40,8 @@ enum Chore {
         #[arg(value_enum)]
         campaign: Campaign,
         /// Mutated messages per decoder (fuzz, default 1,000,000), runs of each population (audit,
-        /// default 200,000), or kills (crash and release, default 300; log, default 200).
+        /// default 200,000), kills (crash and release, default 300; log, default 200), or
+        /// collections per mechanism (error, default 20).
         #[arg(long)]
         count: Option<u64>,
         /// The seed of the pseudo-random choices.
@@ -69,6 +70,9 @@ enum Campaign {
     Crash,
     /// `kill -9` of leader or helper while they release a batch with noise.
     Release,
+    /// The squared errors of estimates against those that results predict, with 10,000 of a million
+    /// devices.
+    Error,
     /// A public log of a million entries, and `kill -9` of a process that appends to one.
     Log,
     /// Every mechanism on neighbouring populations, and broken ones: does any claim not hold?
@@ -81,6 +85,7 @@ fn main() -> Result<ExitCode> {
         Chore::Campaign { campaign: Campaign::Fuzz, count, seed } => run::fuzz(count, seed),
         Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
         Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
+        Chore::Campaign { campaign: Campaign::Error, count, seed } => run::error(count, seed),
         Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
         Chore::Campaign { campaign: Campaign::Audit, count, seed } => run::audit(count, seed),
         Chore::Bench { arguments } => run::bench(&arguments),

@@ -11,6 +11,8 @@ use crate::workspace::{cargo, succeed, target};
 const FUZZ_MUTATIONS: u64 = 1_000_000;
 /// What `cargo xtask campaign crash` runs unless told otherwise.
 const CRASH_KILLS: u64 = 300;
+/// What `cargo xtask campaign error` runs unless told otherwise.
+const ERROR_RUNS: u64 = 20;
 /// What `cargo xtask campaign log` runs unless told otherwise.
 const LOG_KILLS: u64 = 200;
 /// What `cargo xtask campaign audit` runs unless told otherwise.
@@ -41,19 +43,23 @@ fn tests(package: &str, target: &str, filter: &str) -> Command {
 
 /// The crash campaign, on the release binary.
 pub(crate) fn crash(count: Option<u64>, seed: u64) -> Result<ExitCode> {
-    killing("crash-campaign", count, seed)
+    with_binary("crash-campaign", count.unwrap_or(CRASH_KILLS), seed)
 }
 
 /// The campaign of releases with noise, on the release binary.
 pub(crate) fn release(count: Option<u64>, seed: u64) -> Result<ExitCode> {
-    killing("release-campaign", count, seed)
+    with_binary("release-campaign", count.unwrap_or(CRASH_KILLS), seed)
 }
 
-fn killing(campaign: &str, count: Option<u64>, seed: u64) -> Result<ExitCode> {
-    let count = count.unwrap_or(CRASH_KILLS).to_string();
+/// The campaign of the errors of estimates, on the release binary.
+pub(crate) fn error(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    with_binary("error-campaign", count.unwrap_or(ERROR_RUNS), seed)
+}
+
+fn with_binary(campaign: &str, count: u64, seed: u64) -> Result<ExitCode> {
     let release = built(&["sotto", "sotto-tests"])?;
     let mut command = Command::new(release.join(campaign));
-    command.args(["--count", &count, "--seed", &seed.to_string()]);
+    command.args(["--count", &count.to_string(), "--seed", &seed.to_string()]);
     status(command.env("SOTTO_BIN", release.join("sotto")))
 }
 

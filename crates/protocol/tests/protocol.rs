@@ -7,6 +7,7 @@ mod forming;
 mod helper_answers;
 mod helper_requests;
 mod input_shares;
+mod lying;
 mod noise;
 mod one_sided;
 mod receipts;

@@ -117,7 +117,9 @@ pub(crate) fn stick(
     let excess = |x: f64| {
         let (p, q) = densities(x);
         // Where Q has nothing, no ratio makes it something.
-        if q > 0.0 { p - ratio * q } else { p }
+        let rest = if q > 0.0 { ratio * q } else { 0.0 };
+        // Where the two differ by rounding alone, the sign would change everywhere.
+        if (p - rest).abs() <= 8.0 * f64::EPSILON * p { 0.0 } else { p - rest }
     };
     let mut sum = 0.0;
     for ends in breaks.windows(2) {
