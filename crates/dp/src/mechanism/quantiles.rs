@@ -12,7 +12,8 @@
 //! `D_(j-1) <= z sd`, where `sd` is the standard deviation of `D` at the estimate. The true quantile is
 //! before the first only if its own `D`, at least 0 in truth, is below `-z sd`; after the last only if
 //! the `D` before it, below 0 in truth, is above `z sd`. So each side fails with probability
-//! `(1 - level)/2` at most, and with less where buckets are coarse.
+//! `(1 - level)/2` at most, and with less where buckets are coarse. If noise makes the number of
+//! devices 0 or less, nothing is known: the interval is all buckets.
 
 use super::estimate::Sample;
 use super::{Collected, Mechanism};
@@ -48,10 +49,19 @@ pub fn quantiles(
         })
         .collect();
     let all = up_to.last().copied().unwrap_or(0.0);
-    in_range("the estimated number of devices", all, all > 0.0, "above 0")?;
     let quantile = |probability: &f64| {
         let p = *probability;
         in_range("a quantile", p, p > 0.0 && p < 1.0, "above 0 and below 1")?;
+        if !(all > 0.0) {
+            let most = up_to.len().saturating_sub(1) as u32;
+            let anywhere = (0, most);
+            return Ok(Quantile {
+                probability: p,
+                bucket: most / 2,
+                noise: anywhere,
+                total: anywhere,
+            });
+        }
         let differences: Vec<f64> = up_to.iter().map(|sum| sum - p * all).collect();
         let (first, last) = around(&differences, 0.0);
         let bucket = first + (last - first) / 2;
