@@ -8,7 +8,9 @@ use sotto_crypto::blind_rsa::TokenKey;
 use sotto_crypto::note;
 use sotto_protocol::recipe::{needs_audience, recipe_vdaf};
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Aggregator, EndorsedKey, KeyDraft, PartiesDraft, TokensDraft, place_of};
+use sotto_wire::recipe::{
+    Aggregator, EndorsedKey, KeyDraft, PartiesDraft, TokensDraft, parse_whole, place_of,
+};
 use sotto_wire::{
     Entry, EntryId, EntryKind, KeyName, KeySet, PublicKey, Recipe, RecipeDraft, Role, Signer,
 };
@@ -91,7 +93,7 @@ pub(crate) struct RecipeArgs {
 pub(crate) struct AudienceArgs {
     /// How many devices the result counted that certifies the audience, if the claim depends on
     /// it [default: what the log given with --log says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_whole)]
     pub(crate) audience: Option<u64>,
 }
 

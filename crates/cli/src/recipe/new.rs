@@ -15,7 +15,9 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
 use sotto_protocol::recipe::{Assessment, crowd, judgement_of};
-use sotto_wire::recipe::{Privacy, Probability, Query, TokensDraft, parse_probability};
+use sotto_wire::recipe::{
+    Privacy, Probability, Query, TokensDraft, parse_probability, parse_whole,
+};
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
@@ -84,7 +86,7 @@ pub(crate) struct NewArgs {
     #[arg(long, value_name = "ID", requires = "predicate", help_heading = "Crowd")]
     pub(super) certified: Option<String>,
     /// How many these are. Needed with --default-rate, and with --adjacency add-remove.
-    #[arg(long, value_name = "N", requires = "certified", help_heading = "Crowd")]
+    #[arg(long, value_name = "N", value_parser = parse_whole, requires = "certified", help_heading = "Crowd")]
     pub(super) audience: Option<u64>,
     /// The probability that a device answers, like 1/50, 2% or 0.02 [default: for about 20,000 answers]
     #[arg(long, value_name = "Q", help_heading = "Crowd")]
