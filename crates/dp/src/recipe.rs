@@ -42,6 +42,12 @@
 //! Dummies are shown to the adversary. Then at least `c` of the `B/2` honest messages are reports,
 //! except with a probability that is taken from delta, and the second bound holds with `c` for `h`.
 //!
+//! Where the rate depends on the value this holds for RAPPOR alone, whose dummies are not shown: each
+//! is a report of a device without labels. That one is told from a device with a label by looking
+//! at less than what tells it from another label, so whatever message takes the place of the
+//! device's, dummy or not, the bound for replacement holds. Other randomizers have no such report:
+//! the number of their reports is seen, which depends on the values, and the terms are refused.
+//!
 //! With two rates they are judged where the count tells something ([`counted`]): of a release the
 //! count is seen, and given the count, a shuffle of the smallest batch in which the device is with
 //! a probability that is hardly above its rate.
@@ -112,6 +118,11 @@ pub enum Law {
         /// What the recipe claims to protect: presence (add/remove) or the value (replace).
         adjacency: Adjacency,
     },
+    /// Any randomizer of this epsilon.
+    PureDp {
+        /// The local epsilon, under replacement.
+        epsilon0: f64,
+    },
     /// k-ary randomized response.
     RandomizedResponse {
         /// The local epsilon, under replacement.
@@ -142,6 +153,7 @@ impl Law {
     fn local(self) -> Option<Event> {
         match self {
             Self::Exact | Self::Gaussian { .. } | Self::ServerGaussian { .. } => None,
+            Self::PureDp { epsilon0 } => Some(Event::PureDp { epsilon: epsilon0 }),
             Self::RandomizedResponse { epsilon0, k } => {
                 Some(Event::RandomizedResponse { epsilon0, k })
             }
@@ -210,6 +222,11 @@ impl Terms {
         at_least_one("rounds", self.rounds)?;
         if let Some(local) = self.law.local() {
             local.check()?;
+            // Who sees the reports sees how many of them are dummies, and that number depends on the
+            // values. (A dummy of RAPPOR is a report without labels, which looks like any other.)
+            let shown = !matches!(self.law, Law::Rappor { .. });
+            let holds = !(shown && self.has_two_rates() && self.dummy_rate > 0.0);
+            in_range("dummy_rate", self.dummy_rate, holds, "0, as the rate depends on the value")?;
         }
         if let Law::Gaussian { sigma, .. } | Law::ServerGaussian { sigma, .. } = self.law {
             positive("sigma", sigma)?;
@@ -300,7 +317,10 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
                 delta,
             );
         }
-        Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
+        Law::PureDp { .. }
+        | Law::RandomizedResponse { .. }
+        | Law::Rappor { .. }
+        | Law::ProjectiveGeometry { .. } => {
             let local = Local::of(terms.law).ok_or(NO_LAW)?;
             let paper = local.paper(terms, delta)?;
             let rule = match terms.has_two_rates() {
@@ -434,6 +454,7 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 13] {
         Law::Exact => [0; 5],
         Law::Gaussian { sigma, shape } => [1, sigma.to_bits(), shape as u64, 0, 0],
         Law::RandomizedResponse { epsilon0, k } => [2, epsilon0.to_bits(), k, 0, 0],
+        Law::PureDp { epsilon0 } => [20, epsilon0.to_bits(), 0, 0, 0],
         Law::Rappor { epsilon0, k } => [7, epsilon0.to_bits(), k, 0, 0],
         Law::ProjectiveGeometry { epsilon0, order, dimension } => {
             [8, epsilon0.to_bits(), order, dimension, 0]

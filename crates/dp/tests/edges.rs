@@ -233,3 +233,46 @@ fn what_one_cannot_count_the_other_explains() {
     let refused = ask(&event, Adjacency::AddRemove, 1e-6).unwrap_err();
     assert!(matches!(refused, Error::OutOfRange { name: "sigma", .. }), "{refused}");
 }
+
+/// A device with a value that always sends cannot be the one that was silent, whatever the rounding.
+#[test]
+fn a_rate_of_one_with_dummies_hides_no_default() {
+    for (default_rate, dummy_rate) in [(0.9, 0.8), (0.5, 0.3), (0.01, 0.3), (0.3, 0.999)] {
+        for (population, sigma, delta) in [(13, 1.0, 1e-2), (13, 1.0, 1e-8), (1_000, 50.0, 1e-4)] {
+            let event = Event::ImportanceSampled {
+                default_rate,
+                rate: 1.0,
+                population,
+                defaults: 0,
+                dummy_rate,
+                sigma,
+                shape: Shape::OneHot,
+            };
+            // With the default value the others' number alone is seen with this probability.
+            if (1.0 - default_rate) * (1.0 - dummy_rate) <= delta {
+                continue;
+            }
+            for times in [1, 3] {
+                let event = repeated(times, event.clone());
+                for adjacency in [Adjacency::Replace, Adjacency::ZeroOut] {
+                    let found = ask(&event, adjacency, delta).unwrap();
+                    assert_eq!(found.upper, f64::INFINITY, "{event:?} {adjacency:?}");
+                }
+            }
+        }
+    }
+    // A rate that is nearly 1: the truth is from a computation with 60 digits.
+    let event = Event::ImportanceSampled {
+        default_rate: 0.01,
+        rate: 1.0 - 1e-14,
+        population: 1,
+        defaults: 0,
+        dummy_rate: 0.1,
+        sigma: 50.0,
+        shape: Shape::Vector,
+    };
+    for adjacency in [Adjacency::Replace, Adjacency::ZeroOut] {
+        let found = ask(&event, adjacency, 1e-3).unwrap();
+        assert!(found.upper >= 32.225_680_1, "{found:?}");
+    }
+}

@@ -38,6 +38,7 @@ fn recipes() -> Vec<Terms> {
         terms(response(4.0, 16), 0.02, 10_000, 1),
         terms(response(2.0, 2), 0.3, 400, 1),
         terms(response(3.0, 8), 0.01, 2_000, 5),
+        terms(Law::PureDp { epsilon0: 3.0 }, 0.01, 2_000, 1),
         Terms { dummy_rate: 0.02, ..terms(response(3.0, 8), 0.01, 2_000, 1) },
         terms(
             server(4.0, Contribution::Numbers { max: 1, length: 1 }, Adjacency::AddRemove),
@@ -82,13 +83,16 @@ fn the_judged_epsilon_is_never_below_the_papers() {
                     let half = hidden(&terms, sigma * HONEST.sqrt(), delta);
                     assert!(found.epsilon >= half * (1.0 - 1e-3), "{terms:?}: {found:?} {half}");
                 }
-                Law::RandomizedResponse { .. }
+                Law::PureDp { .. }
+                | Law::RandomizedResponse { .. }
                 | Law::Rappor { .. }
                 | Law::ProjectiveGeometry { .. } => {
                     assert_eq!(found.adjacency, Adjacency::Replace);
                     let (rounds, local) = (terms.rounds as f64, found.local_epsilon.unwrap());
                     match terms.law {
-                        Law::RandomizedResponse { epsilon0, .. } => assert_eq!(local, epsilon0),
+                        Law::PureDp { epsilon0 } | Law::RandomizedResponse { epsilon0, .. } => {
+                            assert_eq!(local, epsilon0);
+                        }
                         Law::Rappor { epsilon0, .. } => assert_eq!(local, 2.0 * epsilon0),
                         // The weight is at most e^(2 epsilon0), and more than that of replacement.
                         _ => assert!(local > 3.0 && local <= 6.0 * (1.0 + 1e-12), "{local}"),
@@ -191,9 +195,10 @@ fn more_rounds_more_rate_and_less_delta_cost_more() {
 fn by_add_remove(law: Law) -> bool {
     match law {
         Law::Exact | Law::Gaussian { .. } => true,
-        Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
-            false
-        }
+        Law::PureDp { .. }
+        | Law::RandomizedResponse { .. }
+        | Law::Rappor { .. }
+        | Law::ProjectiveGeometry { .. } => false,
         Law::ServerGaussian { adjacency, .. } => adjacency == Adjacency::AddRemove,
     }
 }
@@ -355,4 +360,35 @@ fn nonsense_is_refused() {
     let law = server(0.2, number(1), Adjacency::Replace);
     let found = judge(&Terms { law, ..good }, CERTIFIED, 1e-6).unwrap();
     assert_eq!((found.epsilon, found.adjacency), (f64::INFINITY, Adjacency::Replace));
+}
+
+/// Binary randomized response is not the worst randomizer of its epsilon: with three symbols there
+/// are values of the others that hide nobody.
+#[test]
+fn several_labels_cost_what_any_randomizer_may_cost() {
+    use sotto_dp::mechanism::Method;
+    let law = sotto_dp::mechanism::rappor::Rappor::new(500_000, 20, 4).unwrap().law();
+    let Law::PureDp { epsilon0 } = law else { panic!("{law:?}") };
+    assert!((4.0..4.0 + 1e-11).contains(&epsilon0), "{epsilon0}");
+    for (rate, batch, delta) in [(1.0, 20_000, 1e-3), (0.1, 20_000, 1e-3), (0.02, 2_000, 1e-9)] {
+        let of = |law| judge(&terms(law, rate, batch, 1), None, delta).unwrap().epsilon;
+        assert!(of(law) >= of(response(4.0, 3)), "{rate} {batch}");
+        assert!(of(law) > of(response(4.0, 2)), "{rate} {batch}");
+    }
+}
+
+/// Dummies of a randomizer without an empty report tell how many reports there are, and two rates
+/// make that number depend on the values.
+#[test]
+fn dummies_and_two_rates_need_an_empty_report() {
+    let with = |law, default_rate, dummy_rate| {
+        let terms = Terms { default_rate, dummy_rate, ..terms(law, 0.5, 20_000, 1) };
+        judge(&terms, Some(40_000), 1e-8)
+    };
+    let geometry = Law::ProjectiveGeometry { epsilon0: 0.1, order: 3, dimension: 3 };
+    for law in [response(0.1, 3), geometry, Law::PureDp { epsilon0: 0.1 }] {
+        assert!(with(law, Some(0.005), 1.0).is_err(), "{law:?}");
+        assert!(with(law, Some(0.005), 0.0).is_ok() && with(law, None, 0.5).is_ok(), "{law:?}");
+    }
+    assert!(with(Law::Rappor { epsilon0: 0.1, k: 3 }, Some(0.005), 0.5).is_ok());
 }

@@ -161,8 +161,7 @@ impl Method for Rappor {
         let (epsilon0, k) = (self.epsilon0(), u64::from(self.length));
         match self.most {
             1 => Law::Rappor { epsilon0, k },
-            // Binary randomized response is the worst case of all with this epsilon.
-            _ => Law::RandomizedResponse { epsilon0: self.replacing(), k: 2 },
+            _ => Law::PureDp { epsilon0: self.replacing() },
         }
     }
 

@@ -203,8 +203,13 @@ pub(crate) fn truncated_poisson(
 ) -> Mixture {
     let fewer = binomial::lower_tail(others, rate, most).min(1.0);
     let full = binomial::upper_tail(others, rate, most).min(1.0);
-    let group =
-        |base: f64, q: f64, distance: f64| Group { base, gap: q * base, moved: q * base, distance };
+    let group = |base: f64, q: f64, distance: f64| Group {
+        base,
+        stay: (1.0 - q) * base,
+        gap: q * base,
+        moved: q * base,
+        distance,
+    };
     let taken = rate * (most as f64 / (most as f64 + 1.0));
     let groups = vec![group(fewer, rate, 1.0), group(full, taken, replacement)];
     Mixture { sigma, groups, reversed }

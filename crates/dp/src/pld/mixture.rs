@@ -13,8 +13,10 @@ use crate::math::{exp, expm1, ln, log1p, normal, sqrt};
 pub(crate) struct Group {
     /// Probability without the device.
     pub(crate) base: f64,
-    /// `base - stay`, where `stay` is the probability that the device is present and does not move
-    /// the value. Stored as the difference, which is small and must not be lost.
+    /// Probability that the device is present and does not move the value.
+    pub(crate) stay: f64,
+    /// `base - stay`. Either of the two may be far smaller than the base, or 0, and must not be lost
+    /// in a difference: so both are stored.
     pub(crate) gap: f64,
     /// Probability that the device moves the value by `distance`.
     pub(crate) moved: f64,
@@ -33,7 +35,7 @@ pub(crate) struct Mixture {
 impl Mixture {
     /// The Poisson-sampled Gaussian: `(1-q) N(0, s^2) + q N(D, s^2)` against `N(0, s^2)`.
     pub(crate) fn sampled_gaussian(rate: f64, sigma: f64, distance: f64, reversed: bool) -> Self {
-        let group = Group { base: 1.0, gap: rate, moved: rate, distance };
+        let group = Group { base: 1.0, stay: 1.0 - rate, gap: rate, moved: rate, distance };
         Self { sigma, groups: vec![group], reversed }
     }
 
@@ -52,6 +54,7 @@ impl Mixture {
                 if scale.is_finite() {
                     chosen.push(Group {
                         base: group.base * scale,
+                        stay: group.stay * scale,
                         gap: group.gap * scale,
                         moved: group.moved * scale,
                         ..*group
@@ -64,12 +67,12 @@ impl Mixture {
 
     fn forward_cells(&self, bounds: &[f64]) -> Vec<Cell> {
         let mut cells = vec![Cell::default(); bounds.len() + 1];
-        let growth: Vec<f64> = bounds.iter().map(|b| expm1(*b)).collect();
+        let ratios: Vec<Ratio> = bounds.iter().map(|b| Ratio::of(*b)).collect();
         for group in &self.groups {
             let mut below = Tails::at(f64::NEG_INFINITY, group, self.sigma);
             for (j, cell) in cells.iter_mut().enumerate() {
-                let x = match growth.get(j) {
-                    Some(g) => group.threshold(*g, self.sigma),
+                let x = match ratios.get(j) {
+                    Some(ratio) => group.threshold(ratio, self.sigma),
                     None => f64::INFINITY,
                 };
                 let above = Tails::at(x, group, self.sigma);
@@ -83,11 +86,46 @@ impl Mixture {
     }
 }
 
+/// A ratio of two densities, and by how much it differs from 1.
+#[derive(Clone, Copy, Debug)]
+struct Ratio {
+    value: f64,
+    growth: f64,
+}
+
+impl Ratio {
+    /// `e^loss`.
+    fn of(loss: f64) -> Self {
+        Self { value: exp(loss), growth: expm1(loss) }
+    }
+}
+
 impl Group {
-    /// The `x` at which the ratio of mixed to base is `1 + growth`.
-    fn threshold(&self, growth: f64, sigma: f64) -> f64 {
-        let rest = self.base * growth + self.gap;
-        if !(rest > 0.0) {
+    /// `base e^loss - stay`, and the size of the numbers that were subtracted. Both forms are equal;
+    /// near 0 the ratio is lost in its difference from 1.
+    fn rest(&self, ratio: &Ratio) -> (f64, f64) {
+        let (theirs, ours) = if ratio.growth < -0.5 {
+            (self.base * ratio.value, -self.stay)
+        } else {
+            (self.base * ratio.growth, self.gap)
+        };
+        (theirs + ours, theirs.abs() + ours.abs())
+    }
+
+    /// The most that a wrong threshold loses: there is something to lose where the rest may be
+    /// nothing but rounding.
+    fn lost(&self, ratio: &Ratio) -> f64 {
+        let (rest, size) = self.rest(ratio);
+        let slack = 4.0 * f64::EPSILON * size;
+        if rest.abs() < 16.0 * slack { slack } else { 0.0 }
+    }
+
+    /// The `x` at which the ratio of mixed to base is this.
+    fn threshold(&self, ratio: &Ratio, sigma: f64) -> f64 {
+        let (rest, _) = self.rest(ratio);
+        // No mixed measure at all has the ratio 0, below which nothing is.
+        let nothing = self.moved <= 0.0 && self.stay <= 0.0 && self.base > 0.0;
+        if !(rest > 0.0 || nothing) {
             return f64::NEG_INFINITY;
         }
         if self.moved <= 0.0 {
@@ -101,10 +139,18 @@ impl Group {
     fn add(&self, cell: &mut Cell, from: &Tails, to: &Tails) {
         let (still, still_tail) = between(from.still, to.still);
         let (moved, moved_tail) = between(from.moved, to.moved);
-        let stay = self.base - self.gap;
         cell.q += self.base * still;
-        cell.p += stay * still + self.moved * moved;
+        cell.p += self.stay * still + self.moved * moved;
         cell.tail += self.base * still_tail + self.moved * moved_tail;
+    }
+
+    /// `ln` of the ratio of mixed to base where the moved part is negligible.
+    fn staying(&self) -> f64 {
+        if self.stay < 0.5 * self.base {
+            ln(self.stay / self.base)
+        } else {
+            log1p(-self.gap / self.base)
+        }
     }
 
     /// `ln` of the ratio of mixed to base at `x`.
@@ -116,7 +162,10 @@ impl Group {
             f64::NEG_INFINITY
         };
         if moves > 30.0 {
-            return moves + log1p((1.0 - self.gap / self.base) * exp(-moves));
+            return moves + log1p(self.stay / self.base * exp(-moves));
+        }
+        if self.stay < 0.5 * self.base {
+            return ln(exp(moves) + self.stay / self.base);
         }
         log1p(exp(moves) - self.gap / self.base)
     }
@@ -169,10 +218,10 @@ impl Pair for Mixture {
 
     fn hockey_stick(&self, epsilon: f64) -> (f64, f64) {
         let bound = if self.reversed { -epsilon } else { epsilon };
-        let ratio = exp(epsilon);
+        let (ratio, at) = (exp(epsilon), Ratio::of(bound));
         let (mut sum, mut error) = (0.0, 0.0);
         for group in &self.groups {
-            let x = group.threshold(expm1(bound), self.sigma);
+            let x = group.threshold(&at, self.sigma);
             let cut = Tails::at(x, group, self.sigma);
             let (from, to) = if self.reversed {
                 (Tails::at(f64::NEG_INFINITY, group, self.sigma), cut)
@@ -189,6 +238,10 @@ impl Pair for Mixture {
                 continue;
             }
             sum += (p - theirs).max(0.0);
+            let lost = group.lost(&at);
+            if lost > 0.0 {
+                error += if self.reversed { lost * ratio } else { lost };
+            }
             // A threshold rounded by an ulp moves a tail at z by about z^2 ulps.
             let z = (x.abs().min(40.0 * self.sigma) + group.distance) / self.sigma;
             error += f64::EPSILON * (8.0 + z * z) * (p + theirs);
@@ -206,8 +259,8 @@ impl Pair for Mixture {
         let largest = |group: &Group| match (self.reversed, group.moved > 0.0) {
             (true, _) if group.base <= 0.0 => 0.0,
             (false, true) => f64::INFINITY,
-            (false, false) => log1p(-group.gap / group.base),
-            (true, _) => -log1p(-group.gap / group.base),
+            (false, false) => group.staying(),
+            (true, _) => -group.staying(),
         };
         // NaN is not a bound; `max` would ignore it.
         let bounds = self.groups.iter().map(largest);

@@ -231,6 +231,7 @@ impl Context {
         let mixture = |distance: f64, reversed: bool| -> Box<dyn Pair> {
             let group = |&(base, rate): &(f64, f64)| Group {
                 base,
+                stay: (1.0 - rate) * base,
                 gap: rate * base,
                 moved: rate * base,
                 distance,

@@ -129,17 +129,18 @@ impl Seen {
     fn groups(&self, form: Form, masses: &[(f64, f64)]) -> Vec<Group> {
         let (q, d, t) = (self.rate, self.dummies(), self.sending());
         let (t0, r0) = (self.default_sending(), self.default_rate);
+        // 1 - t, without a difference.
+        let silent = (1.0 - q) * (1.0 - self.dummy_rate);
         let far = self.shape.replacement_distance();
         let each = |group: &dyn Fn(f64, f64) -> Group| -> Vec<Group> {
             masses.iter().map(|&(b, before)| group(b, before)).collect()
         };
-        let plain =
-            |base: f64, moved: f64, distance: f64| Group { base, gap: moved, moved, distance };
         match form {
             Form::SameCoin => {
                 let part = if d > 0.0 { q / t } else { 1.0 };
                 let mut groups = each(&|b, before| Group {
                     base: part * b,
+                    stay: part * silent * b,
                     gap: part * t * b,
                     moved: part * t * before,
                     distance: far,
@@ -148,6 +149,7 @@ impl Seen {
                     let rest = 1.0 - part;
                     groups.extend(each(&|b, before| Group {
                         base: rest * b,
+                        stay: rest * (silent * b + t * before),
                         gap: rest * t * (b - before),
                         moved: 0.0,
                         distance: far,
@@ -157,6 +159,7 @@ impl Seen {
             }
             Form::Join => each(&|b, before| Group {
                 base: b,
+                stay: silent * b + d * before,
                 gap: q * b + d * (b - before),
                 moved: q * before,
                 distance: 1.0,
@@ -166,18 +169,30 @@ impl Seen {
                 let more = (q - r0) * (1.0 - self.dummy_rate);
                 let less = r0 + (q - r0) * self.dummy_rate;
                 each(&|b, before| Group {
-                    base: (1.0 - t0) * b + t0 * before,
+                    base: (1.0 - r0) * (1.0 - self.dummy_rate) * b + t0 * before,
+                    stay: silent * b + d * before,
                     gap: more * b + less * before,
                     moved: q * before,
                     distance: 1.0,
                 })
             }
-            Form::Values => each(&|b, before| plain((1.0 - t) * b + t * before, q * before, far)),
-            Form::Sent => {
-                each(&|b, before| Group { base: b, gap: t * b, moved: t * before, distance: far })
-            }
+            Form::Values => each(&|b, before| Group {
+                base: silent * b + t * before,
+                stay: silent * b + d * before,
+                gap: q * before,
+                moved: q * before,
+                distance: far,
+            }),
+            Form::Sent => each(&|b, before| Group {
+                base: b,
+                stay: silent * b,
+                gap: t * b,
+                moved: t * before,
+                distance: far,
+            }),
             Form::Unsent => each(&|b, before| Group {
                 base: before,
+                stay: silent * before,
                 gap: t * before,
                 moved: t * b,
                 distance: far,

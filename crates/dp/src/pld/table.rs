@@ -128,6 +128,7 @@ mod tests {
             let masses = Counts::new(others, rate, outside).grouped(1, 64, Grouping::Pessimistic);
             let group = |&(b, before): &(f64, f64)| Group {
                 base: b,
+                stay: (1.0 - rate) * b,
                 gap: rate * b,
                 moved: rate * before,
                 distance: 2.0,

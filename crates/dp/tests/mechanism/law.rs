@@ -180,9 +180,7 @@ fn laws_and_epsilons_are_those_of_the_notion() {
     assert_eq!(one.event(), Some(Event::Rappor { epsilon0, k: 20 }));
     assert!((1.5..1.5 + 1e-12).contains(&epsilon0));
     let several = Rappor::new(1_500_000, 20, 3).unwrap();
-    let Law::RandomizedResponse { epsilon0, k: 2 } = several.law() else {
-        panic!("{:?}", several.law())
-    };
+    let Law::PureDp { epsilon0 } = several.law() else { panic!("{:?}", several.law()) };
     assert_eq!((several.local_epsilon(), epsilon0 >= 9.0), (Some(epsilon0), true));
     let points = ProjectiveGeometry::new(1_500_000, 20).unwrap();
     let (order, dimension) = points.geometry();

@@ -160,6 +160,8 @@ enum Crowd {
 /// Crowds of which the worst is close to the best attack that is known.
 fn crowds(law: Law) -> Vec<Crowd> {
     match law {
+        // One of the randomizers of this epsilon.
+        Law::PureDp { epsilon0 } => crowds(Law::RandomizedResponse { epsilon0, k: 3 }),
         Law::RandomizedResponse { epsilon0, k } => {
             let p = 1.0 / (epsilon0.exp() + k as f64 - 1.0);
             let own = epsilon0.exp() * p;
