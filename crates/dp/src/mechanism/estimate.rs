@@ -59,7 +59,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::interval::{Coins, Holders};
+use super::interval::{Coins, Holders, Without};
 use super::{Collected, Encoding};
 use crate::Error;
 use crate::error::in_range;
@@ -224,14 +224,37 @@ pub(super) fn counted(
     shows: Shows,
 ) -> Result<Vec<Estimate>, Error> {
     // A count is at most the number of reports.
-    each(collected, encoding, |sample, sum| sample.count(sum as u64, collected.reports, shows))
+    let of = |sample: Sample, sum| sample.count(sum as u64, collected.reports, shows);
+    each(collected, encoding, of, |rest| {
+        let Shows { miss, lie, gap, .. } = shows;
+        let bits = rest.reports.saturating_mul(rest.labels.into());
+        let coins = Coins { reports: bits, miss, lie };
+        (gap * gap * rest.variance < FEW).then(|| coins.without(&rest))
+    })
 }
 
-/// The estimates from each of the sums.
+/// What is known of the devices without a label: so much is counted of all labels together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    pub(super) sum: i128,
+    pub(super) labels: u32,
+    pub(super) reports: u64,
+    /// The variance of the sum of all `M_v`.
+    pub(super) variance: f64,
+    /// The rate of devices without a label, and what may lie outside of an interval on each side.
+    pub(super) rate: f64,
+    pub(super) tail: f64,
+    /// About where the interval for the population ends.
+    pub(super) about: f64,
+}
+
+/// The estimates from each of the sums. `rest` gives exact intervals for the devices without a label
+/// where the noise is small.
 pub(super) fn each(
     collected: &Collected<'_>,
     encoding: Encoding,
     estimate: impl Fn(Sample, i128) -> Estimate,
+    rest: impl Fn(Rest) -> Option<Without>,
 ) -> Result<Vec<Estimate>, Error> {
     // Symbols with the same count have the same estimate.
     let mut known = HashMap::new();
@@ -241,7 +264,7 @@ pub(super) fn each(
     };
     let found: Result<Vec<_>, Error> =
         collected.sums.iter().zip(collected.rates(encoding)).map(of).collect();
-    with_remainder(collected, encoding, found?)
+    with_remainder(collected, encoding, found?, rest)
 }
 
 /// The standard errors of a weighted sum of estimates whose errors are independent.
@@ -283,10 +306,11 @@ fn with_remainder(
     collected: &Collected<'_>,
     encoding: Encoding,
     mut estimates: Vec<Estimate>,
+    exact: impl Fn(Rest) -> Option<Without>,
 ) -> Result<Vec<Estimate>, Error> {
     let default = collected.sampling.default.map(|symbol| symbol as usize);
     if let (Encoding::Labels { .. }, Some(default)) = (encoding, default) {
-        let found = remainder(collected, default, &estimates)?;
+        let found = remainder(collected, default, &estimates, exact)?;
         estimates.splice(default..=default, [found]);
     }
     Ok(estimates)
@@ -299,25 +323,57 @@ fn with_remainder(
 /// `(m - t_1 sum M_v/q)/t_0` is unbiased for `n`. Times `t_0`, a device without a label adds a coin of
 /// variance `t_0 (1 - t_0)`, one with a label `1 - t_1/q` if it takes part and 1 for a dummy, in the
 /// mean nothing, and the noise is that of the sum of all `M_v`.
+///
+/// Without dummies, the participants without a label are those that are not among the labels' holders,
+/// and their number has exact intervals like any other where the noise is small. Dummies cannot be
+/// told from them: then there is one interval, that for the population.
 fn remainder(
     collected: &Collected<'_>,
     default: usize,
     estimates: &[Estimate],
+    exact: impl Fn(Rest) -> Option<Without>,
 ) -> Result<Estimate, Error> {
     let rates = &collected.sampling;
     let (q, none) = (rates.rate, rates.sending(rates.default_rate));
     let weight = rates.sending(q);
-    let (mut others, mut noise) = (0.0, 0.0);
-    for (_, found) in estimates.iter().enumerate().filter(|(symbol, _)| *symbol != default) {
+    let (mut others, mut noise, mut sum) = (0.0, 0.0, 0);
+    let labels = collected.sums.iter().zip(estimates).enumerate();
+    for (_, (counted, found)) in labels.filter(|(symbol, _)| *symbol != default) {
         others += found.value;
         noise += (weight * found.noise_error).powi(2);
+        sum += *counted;
     }
     let sample = Sample::new(none, collected.level)?;
     let taken = collected.reports as f64 - weight * others;
     let each = q * (1.0 - weight / q).powi(2) + (1.0 - q) * rates.dummy_rate;
     let sampled = Variance { at_zero: noise + each * others.max(0.0), slope: 0.0 };
-    let total = sample.estimate(taken, sampled, 1.0);
+    let mut found = sample.estimate(taken, sampled, 1.0);
+    if rates.dummy_rate > 0.0 {
+        let Estimate { total_error, total_low, total_high, .. } = found;
+        (found.noise_error, found.noise_low, found.noise_high) =
+            (total_error, total_low, total_high);
+        return Ok(found);
+    }
     let given = sample.estimate(taken, Variance { at_zero: noise, slope: 0.0 }, 0.0);
     let Estimate { noise_error, noise_low, noise_high, .. } = given;
-    Ok(Estimate { noise_error, noise_low, noise_high, ..total })
+    found = Estimate { noise_error, noise_low, noise_high, ..found };
+    let rest = Rest {
+        sum,
+        labels: u32::try_from(estimates.len().saturating_sub(1)).unwrap_or(u32::MAX),
+        reports: collected.reports,
+        variance: noise,
+        rate: none,
+        tail: sample.tail,
+        about: found.total_high.max(0.0),
+    };
+    let Some(Without { participants, population }) = exact(rest) else { return Ok(found) };
+    let (low, high) = participants;
+    found.noise_low = (low / none).min(found.value);
+    found.noise_high = (high / none).max(found.value);
+    if none == 1.0 {
+        (found.total_low, found.total_high) = (found.noise_low, found.noise_high);
+    } else if noise + none * (1.0 - none) * rest.about < FEW {
+        (found.total_low, found.total_high) = holding(found.value, population, 1.0);
+    }
+    Ok(found)
 }

@@ -58,7 +58,7 @@ impl Method for Exact {
         match self.encoding {
             Encoding::Number { max } if max > 1 => {
                 let of = |sample: Sample, sum| sample.estimate(sum as f64, NO_NOISE, max as f64);
-                each(collected, self.encoding, of)
+                each(collected, self.encoding, of, |_| None)
             }
             encoding => counted(collected, encoding, Shows::TRUTH),
         }

@@ -16,6 +16,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use super::estimate::Rest;
 use crate::math::search::last_where;
 use crate::math::{binomial, exp};
 
@@ -39,6 +40,13 @@ pub(super) struct Coins {
 /// An interval of whole numbers of holders.
 pub(super) type Holders = (u64, u64);
 
+/// The intervals for devices without a symbol: those that took part, and all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Without {
+    pub(super) participants: (f64, f64),
+    pub(super) population: Holders,
+}
+
 impl Coins {
     /// The interval for the participants that hold the symbol, from the `count` of reports that
     /// show it. `tail` is what may lie outside on each side.
@@ -51,6 +59,21 @@ impl Coins {
     pub(super) fn in_population(&self, count: u64, rate: f64, tail: f64, about: f64) -> Holders {
         let at_most = |x: u64| self.at_most(count, x);
         in_population(self.reports, at_most, |x| self.below(count, x), (rate, tail), about)
+    }
+
+    /// The intervals for devices without a symbol, where these coins are those of the bits of all
+    /// reports, and each of the other devices has one symbol.
+    pub(super) fn without(&self, rest: &Rest) -> Without {
+        let Rest { reports, rate, tail, about, .. } = *rest;
+        // Below 0 only in sums that were not checked.
+        let count = u64::try_from(rest.sum).unwrap_or(0);
+        // More devices without a symbol are fewer bits: the tails change sides.
+        let with = |none: u64| reports.saturating_sub(none);
+        let at_most = |none: u64| 1.0 - self.below(count, with(none));
+        let below = |none: u64| 1.0 - self.at_most(count, with(none));
+        let (low, high) = interval(reports, at_most, below, tail);
+        let population = in_population(reports, at_most, below, (rate, tail), about);
+        Without { participants: (low as f64, high as f64), population }
     }
 
     /// `P(C < count)`.
@@ -77,7 +100,7 @@ impl Coins {
     }
 }
 
-/// The sum of two independent draws of discrete Gaussian noise, one of each server.
+/// The sum of independent draws of discrete Gaussian noise: two for each number, one of each server.
 #[derive(Clone, Debug)]
 pub(super) struct Added {
     /// `P(N <= n)`, from `n = -radius` on.
@@ -86,24 +109,29 @@ pub(super) struct Added {
 }
 
 impl Added {
-    /// For small sigma.
-    pub(super) fn new(sigma: f64) -> Self {
+    /// The noise on so many numbers together, for small sigma.
+    pub(super) fn new(sigma: f64, numbers: u32) -> Self {
         let reach = (9.0 * sigma) as i64 + 2;
         let weight = |n: i64| exp(-0.5 * (n as f64 / sigma) * (n as f64 / sigma));
         let one: Vec<f64> = (-reach..=reach).map(weight).collect();
         let total: f64 = one.iter().sum();
-        let mut masses = vec![0.0; 2 * one.len() - 1];
-        for (i, a) in one.iter().enumerate() {
-            for (j, b) in one.iter().enumerate() {
-                masses[i + j] += (a / total) * (b / total);
+        let mut masses = vec![1.0];
+        for _ in 0..2 * numbers {
+            let mut more = vec![0.0; masses.len() + one.len() - 1];
+            for (i, a) in masses.iter().enumerate() {
+                for (j, b) in one.iter().enumerate() {
+                    more[i + j] += a * (b / total);
+                }
             }
+            masses = more;
         }
+        let radius = (masses.len() / 2) as i128;
         let mut sum = 0.0;
         let at_most = masses.iter().map(|mass| {
             sum += mass;
             sum
         });
-        Self { at_most: at_most.collect(), radius: i128::from(2 * reach) }
+        Self { at_most: at_most.collect(), radius }
     }
 
     /// `P(N <= n)`.
@@ -112,6 +140,15 @@ impl Added {
             Ok(index) => self.at_most.get(index).copied().unwrap_or(1.0),
             Err(_) => 0.0,
         }
+    }
+
+    /// The intervals for devices without a symbol, where this is the noise on all counts together.
+    pub(super) fn without(&self, rest: &Rest) -> Without {
+        let Rest { sum, reports, rate, tail, about, .. } = *rest;
+        let none = i128::from(reports) - sum;
+        let far = self.distance(tail);
+        let population = self.in_population((none, reports), rate, tail, about);
+        Without { participants: (none as f64 - far, none as f64 + far), population }
     }
 
     /// The smallest distance that `N` exceeds with at most `tail` on each side.

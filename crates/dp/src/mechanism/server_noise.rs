@@ -14,7 +14,7 @@
 
 use rand_core::CryptoRng;
 
-use super::estimate::{FEW, Variance, each, holding};
+use super::estimate::{FEW, Sample, Variance, each, holding};
 use super::interval::Added;
 use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
 use crate::error::in_range;
@@ -103,8 +103,8 @@ impl Method for ServerNoise {
         let variance = 2.0 * discrete::variance(self.sigma())?;
         let noise = Variance { at_zero: variance, slope: 0.0 };
         let unit = if let Encoding::Number { max } = self.encoding { max } else { 1 };
-        let law = (variance < FEW).then(|| Added::new(self.sigma()));
-        each(collected, self.encoding, |sample, sum| {
+        let law = (variance < FEW).then(|| Added::new(self.sigma(), 1));
+        let of = |sample: Sample, sum: i128| {
             let (taken, rate) = (sum as f64, sample.rate);
             let mut found = sample.estimate(taken, noise, unit as f64);
             let Some(law) = &law else { return found };
@@ -120,6 +120,10 @@ impl Method for ServerNoise {
                 (found.total_low, found.total_high) = holding(found.value, all, 1.0);
             }
             found
+        };
+        each(collected, self.encoding, of, |rest| {
+            let law = || Added::new(self.sigma(), rest.labels).without(&rest);
+            (rest.variance < FEW).then(law)
         })
     }
 
