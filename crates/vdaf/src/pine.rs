@@ -19,6 +19,7 @@ mod encoding;
 mod fixed_point;
 mod instance;
 mod kernels;
+mod lagrange;
 mod message;
 mod parameters;
 mod randomness;

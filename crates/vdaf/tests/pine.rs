@@ -171,3 +171,36 @@ fn a_few_honest_reports_are_accepted() {
 fn twenty_thousand_honest_reports_are_accepted() {
     honest_reports_are_accepted(20_000, 5);
 }
+
+/// Prints what one report costs: `cargo test --release -p sotto-vdaf -- --ignored --nocapture cost`.
+#[test]
+#[ignore = "only for its output"]
+fn cost_of_a_report() {
+    for (build, dimension) in [VdafConfig::pine64, VdafConfig::pine128]
+        .into_iter()
+        .flat_map(|build| [1_000, 10_000, 100_000, 1_000_000].map(|dimension| (build, dimension)))
+    {
+        let vdaf = build(dimension as u32, 1 << 15).build().unwrap();
+        let measurement = Measurement::Vector(dense(&mut rng(6), dimension, 1 << 15));
+        let mut times = [std::time::Duration::MAX; 3];
+        for round in 0..3 {
+            let mut rng = rng(round);
+            let start = std::time::Instant::now();
+            let report = TestReport::new(&*vdaf, &measurement, &mut rng);
+            let sharded = std::time::Instant::now();
+            let pending = vdaf.leader_init(&PARAMS, &[report.for_leader()]);
+            let outbound = pending.outbound(0).unwrap();
+            let led = std::time::Instant::now();
+            let mut sum = [vdaf.zero_share()];
+            let answers = vdaf.helper_verify(&PARAMS, &[report.for_helper(outbound)], &mut sum);
+            assert!(answers[0].is_ok());
+            let new = [sharded - start, led - sharded, led.elapsed()];
+            times = std::array::from_fn(|at| times[at].min(new[at]));
+        }
+        let [shard, leader, helper] = times;
+        println!(
+            "{} d={dimension}: shard {shard:?}, leader {leader:?}, helper {helper:?}",
+            vdaf.config().name()
+        );
+    }
+}
