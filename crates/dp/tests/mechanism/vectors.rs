@@ -309,19 +309,25 @@ fn no_honest_report_of_many_is_longer_than_rho() {
 /// Where the bound is tight, what is sent is drawn again until it fits.
 #[test]
 fn what_is_sent_is_never_longer_than_rho() {
-    // Nearly half of all reports are too long: e^-t is made large by a claim that nobody could make.
+    // e^-t is large, by a claim that nobody could make: 1 of 200 may be too long.
     let noise =
         Noise { contributions: 1, most_contributions: 1, epsilon_micro: 0, delta: 0.99, ..of(8.0) };
-    let mechanism = Gaussian::vectors(1, 1, &noise).unwrap();
+    let mechanism = Gaussian::vectors(40, 2, &noise).unwrap();
     let Encoding::Vector { norm_bound, .. } = mechanism.encoding() else { panic!() };
     let mut rng = rng(7);
-    for value in [-1, 0, 1] {
-        for _ in 0..2_000 {
-            let sent = mechanism.randomize(Value::Vector(vec![value]), &mut rng);
-            let Value::Vector(sent) = sent else { panic!() };
-            assert!(is_within(&sent, norm_bound));
-        }
+    let mut value = vec![0; 40];
+    value[3] = -2;
+    let (one, mut drawn_again) = (mechanism.noise(), 0);
+    for _ in 0..4_000 {
+        let first: Vec<i64> = value.iter().map(|number| number + one.sample(&mut rng)).collect();
+        drawn_again += u32::from(!is_within(&first, norm_bound));
+        let sent = mechanism.randomize(Value::Vector(value.clone()), &mut rng);
+        let Value::Vector(sent) = sent else { panic!() };
+        assert!(is_within(&sent, norm_bound));
     }
+    // At most as often as is charged: 20 times, and 45 with probability 1e-6.
+    assert!((1..45).contains(&drawn_again), "{drawn_again}");
+    assert!((mechanism.redrawn() - 0.99 / 200.0).abs() < 1e-6);
 }
 
 /// The law does not depend on the length, nor on whether a vector was projected: what counts is the
@@ -355,15 +361,18 @@ fn epsilon_depends_on_noise_and_norm_alone() {
     assert!((1.4..1.7).contains(&ratio), "{ratio}");
 }
 
+/// Half of a population.
+const HALF: u64 = 100;
+
 /// Vectors of a population: a number that all have in common, and one that tells two halves apart.
 fn population() -> [Group; 2] {
-    let of = |vector: &[i64]| group(Value::Vector(vector.to_vec()), 400);
+    let of = |vector: &[i64]| group(Value::Vector(vector.to_vec()), HALF);
     [of(&[300, 400, 0, 0, 0]), of(&[300, -400, 0, 0, 0])]
 }
 
 fn mechanisms() -> [(&'static str, Mechanism); 3] {
     let encoding = Encoding::Vector { length: 5, norm_bound: 500 };
-    let noise = Noise { contributions: 200, most_contributions: 1_000, ..of(6.0) };
+    let noise = Noise { contributions: 50, most_contributions: 1_000, ..of(6.0) };
     [
         ("exact", Exact::of(encoding).into()),
         ("servers", ServerNoise::new(encoding, 2_000_000_000, Adjacency::Replace).unwrap().into()),
@@ -373,11 +382,11 @@ fn mechanisms() -> [(&'static str, Mechanism); 3] {
 
 /// Sums, means and norms of vectors, with everybody, sampled, and with dummies: unbiased, and in 95 %
 /// of collections as near as they say. For the population they are nearer: squares are not
-/// collected. 600 collections each: a right interval holds in 91.5 % of them but for one case in
-/// 10,000.
+/// collected. 300 collections each: a right interval holds in 90 to 99 % of them but for one case in
+/// 1,000.
 #[test]
 fn intervals_hold() {
-    const RUNS: u32 = 600;
+    const RUNS: u32 = 300;
     let (people, mut rng) = (population(), rng(8));
     for (name, mechanism) in mechanisms() {
         for (what, rates) in [
@@ -397,10 +406,11 @@ fn intervals_hold() {
                 let took = &batch.taking_part;
                 let (all, one_side) = ((took[0] + took[1]) as f64, took[0] as f64 - took[1] as f64);
                 let here = [300.0 * all, 400.0 * one_side, 0.0, 0.0, 0.0];
-                let truth = [300.0 * 800.0, 0.0, 0.0, 0.0, 0.0];
+                let devices = 2.0 * HALF as f64;
+                let truth = [300.0 * devices, 0.0, 0.0, 0.0, 0.0];
                 for i in 0..5 {
                     sums[i].add(&found[i], here[i] / q, truth[i]);
-                    means[i].add(&mean.numbers[i], here[i] / all, truth[i] / 800.0);
+                    means[i].add(&mean.numbers[i], here[i] / all, truth[i] / devices);
                 }
                 let length = here.iter().map(|x| x * x).sum::<f64>().sqrt();
                 let within = |low: f64, high: f64, truth: f64| {
@@ -409,7 +419,7 @@ fn intervals_hold() {
                 };
                 let norm = norm(&mechanism, &collected).unwrap();
                 noise_norms += within(norm.noise_low, norm.noise_high, length / q);
-                total_norms += within(norm.total_low, norm.total_high, 300.0 * 800.0);
+                total_norms += within(norm.total_low, norm.total_high, 300.0 * devices);
                 mean_norms += within(mean.norm.total_low, mean.norm.total_high, 300.0);
             }
             let at = format!("{name}, {what}");
@@ -421,16 +431,16 @@ fn intervals_hold() {
                     if kind == "sum" && record.squares > 0.0 {
                         record.check_bias(&at);
                     }
-                    assert!(noise >= 0.915 && total >= 0.915, "{at}: {noise} {total}");
-                    let exactly = noise <= 0.985 || name == "exact";
+                    assert!(noise >= 0.9 && total >= 0.9, "{at}: {noise} {total}");
+                    let exactly = noise <= 0.99 || name == "exact";
                     assert!(exactly, "{at}: holds too often, {noise}");
                     if q == 1.0 && name != "exact" {
-                        assert!(total <= 0.985, "{at}: {total}");
+                        assert!(total <= 0.99, "{at}: {total}");
                     }
                 }
             }
             println!("{at}: norms {noise_norms:.3} {total_norms:.3} {mean_norms:.3}");
-            assert!(noise_norms >= 0.915 && total_norms >= 0.915 && mean_norms >= 0.915, "{at}");
+            assert!(noise_norms >= 0.9 && total_norms >= 0.9 && mean_norms >= 0.9, "{at}");
         }
     }
 }
