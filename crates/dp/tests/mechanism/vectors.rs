@@ -450,7 +450,7 @@ fn intervals_hold() {
 fn histograms_are_counted_in_symbols() {
     let noise = Noise { contributions: 200, most_contributions: 1_000, ..of(4.0) };
     let mut rng = rng(9);
-    let mut records = vec![Record::default(); 3];
+    let mut records = [Record::default(); 3];
     let mechanism: Mechanism = Gaussian::symbols(one_hot(3), 1_000, &noise).unwrap().into();
     assert_eq!(mechanism.clip(), None);
     let people = symbols(&[100, 300, 400]);
