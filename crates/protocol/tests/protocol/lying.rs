@@ -101,6 +101,7 @@ fn choices(encoding: Encoding) -> Vec<Measurement> {
             let sets = (0..=most.min(length - 1)).map(set).chain((0..=most).map(low));
             sets.map(Measurement::MultihotCountVec).collect()
         }
+        Encoding::Vector { .. } => panic!("not among them"),
     }
 }
 
@@ -153,7 +154,7 @@ fn moved(case: &Case, mechanism: &Mechanism, rates: Rates, added: &[i128]) -> Mo
     let reports = HONEST.div_ceil(length) * length;
     let honest = match mechanism.encoding() {
         // The mean of zeros moves most.
-        Encoding::Bit | Encoding::Number { .. } => 0,
+        Encoding::Bit | Encoding::Number { .. } | Encoding::Vector { .. } => 0,
         Encoding::OneHot { .. } | Encoding::Labels { .. } => i128::from(reports / length),
     };
     let before = vec![honest; added.len()];
