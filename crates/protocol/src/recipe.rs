@@ -245,7 +245,9 @@ pub fn check_mapping(
     let (found, expected) = (mapping.result_type(), measure::mapping_types(query));
     if !expected.contains(&found) {
         let names: Vec<String> = expected.iter().map(ToString::to_string).collect();
-        let instead = match (found, expected) {
+        let instead = match (found, &expected[..]) {
+            (_, [Type::Vector(_)]) => "write the name of an attribute of this type",
+            (Type::Vector(_), _) => "only a query of vectors can use one",
             (_, [Type::List]) => "write it in brackets: `[value]`",
             (Type::List, [Type::Bool]) => "write `'text' in list`",
             (Type::Bool | Type::List, _) => "write `condition ? value : other value`",

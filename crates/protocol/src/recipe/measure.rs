@@ -8,15 +8,18 @@ use sotto_wire::recipe::Query;
 use crate::expression::{Expression, Type, Value};
 
 /// The types that a mapping may have for a query.
-pub(super) fn mapping_types(query: &Query) -> &'static [Type] {
+pub(super) fn mapping_types(query: &Query) -> Vec<Type> {
     match query {
-        Query::Count { .. } => &[Type::Bool],
-        Query::Sum { .. } | Query::Mean { .. } | Query::Quantiles { .. } => &[Type::Int],
-        Query::MultiHistogram { .. } => &[Type::List],
+        Query::Count { .. } => vec![Type::Bool],
+        Query::Sum { .. } | Query::Mean { .. } | Query::Quantiles { .. } => vec![Type::Int],
+        Query::MultiHistogram { .. } => vec![Type::List],
         Query::Histogram { .. } | Query::SparseHistogram { .. } => match query.labels() {
-            Some(_) => &[Type::Int, Type::String],
-            None => &[Type::Int],
+            Some(_) => vec![Type::Int, Type::String],
+            None => vec![Type::Int],
         },
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => {
+            vec![Type::Vector(vectors.dimension)]
+        }
     }
 }
 
