@@ -22,6 +22,8 @@ pub enum Measurement {
     MultihotCountVec(Vec<bool>),
     /// For Prio3L1BoundSum.
     L1BoundSum(Vec<u64>),
+    /// For PINE. Fractions are scaled, clipped and noised by the caller.
+    Vector(Vec<i64>),
 }
 
 /// What the collector learns. Noise that the aggregators have added may make a number negative.
@@ -52,7 +54,7 @@ pub enum MeasurementError {
         /// Elements of the VDAF's measurements.
         expected: usize,
     },
-    /// A value, or a sum of values, is too large.
+    /// A value, a sum of values or a norm is too large.
     #[error("{what} exceeds {max}")]
     TooLarge {
         /// Which quantity.
@@ -79,6 +81,7 @@ impl Measurement {
             VdafConfig::Prio3L1BoundSum { .. } => {
                 vector(value, integer_from_json).map(Self::L1BoundSum)
             }
+            VdafConfig::Pine { .. } => vector(value, signed_integer).map(Self::Vector),
         };
         let measurement = parsed.ok_or_else(|| kind_error(config))?;
         measurement.check(config)?;
@@ -113,6 +116,13 @@ impl Measurement {
                 let sum = values.iter().fold(0u64, |sum, value| sum.saturating_add(*value));
                 at_most("the sum of the elements", sum, *max_value)
             }
+            (VdafConfig::Pine { dimension, norm_bound, .. }, Self::Vector(values)) => {
+                check_length(values.len(), *dimension)?;
+                let within = squared_norm(values)
+                    .is_some_and(|norm| norm <= u128::from(*norm_bound) * u128::from(*norm_bound));
+                let error = MeasurementError::TooLarge { what: "the L2 norm", max: *norm_bound };
+                if within { Ok(()) } else { Err(error) }
+            }
             _ => Err(kind_error(config)),
         }
     }
@@ -128,6 +138,7 @@ impl fmt::Debug for Measurement {
             Self::Histogram(_) => "Histogram(..)",
             Self::MultihotCountVec(_) => "MultihotCountVec(..)",
             Self::L1BoundSum(_) => "L1BoundSum(..)",
+            Self::Vector(_) => "Vector(..)",
         })
     }
 }
@@ -186,6 +197,7 @@ fn kind_error(config: &VdafConfig) -> MeasurementError {
         }
         VdafConfig::Prio3Histogram { .. } => "the index of a bucket",
         VdafConfig::Prio3MultihotCountVec { .. } => "a vector of booleans",
+        VdafConfig::Pine { .. } => "a vector of signed integers",
     };
     MeasurementError::Kind { name: config.name(), expected }
 }
@@ -210,6 +222,21 @@ fn boolean(value: &Value) -> Option<bool> {
             _ => None,
         },
     }
+}
+
+/// An integer that may be negative, as a number or a decimal string.
+fn signed_integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.parse().ok().filter(|value: &i64| value.to_string() == *text),
+        value => value.as_i64(),
+    }
+}
+
+/// The square of the L2 norm; `None` if it needs more than 128 bits.
+fn squared_norm(values: &[i64]) -> Option<u128> {
+    values.iter().try_fold(0u128, |sum, value| {
+        sum.checked_add(u128::from(value.unsigned_abs()) * u128::from(value.unsigned_abs()))
+    })
 }
 
 fn vector<T>(value: &Value, element: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
