@@ -361,6 +361,9 @@ fn add(sums: &mut [i128], value: &Value) {
         Value::Number(number) => sums[0] += i128::from(*number),
         Value::OneHot(symbol) => sums[*symbol as usize] += 1,
         Value::Labels(labels) => labels.iter().for_each(|label| sums[*label as usize] += 1),
+        Value::Vector(numbers) => {
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += i128::from(*number));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::{Error, delta as target, in_range, non_negative, positive};
 use crate::math::{exp, ln, log1p, sqrt, up};
 
 pub use distributed::{as_gaussian, curvature};
-pub use smoothed::{Smoothed, smoothed};
+pub use smoothed::{Smoothed, smoothed, smoothed_sum};
 
 /// The range of sigma: outside it squares overflow or underflow.
 const SIGMA: (f64, f64) = (1e-100, 1e100);

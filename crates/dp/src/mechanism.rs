@@ -16,6 +16,7 @@ mod consistent;
 mod difference;
 mod estimate;
 pub mod exact;
+pub mod gaussian;
 mod interval;
 mod mean;
 pub mod projective_geometry;
@@ -23,6 +24,8 @@ mod quantiles;
 pub mod randomized_response;
 pub mod rappor;
 pub mod server_noise;
+pub mod vector;
+mod vectors;
 
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -39,6 +42,7 @@ pub use difference::{Difference, Ranged, difference, holm};
 pub use estimate::{Estimate, Spread};
 pub use mean::{Mean, mean};
 pub use quantiles::{Quantile, quantiles};
+pub use vectors::{Norm, VectorMean, norm, vector_mean};
 
 /// Makes [`Mechanism`] from a list of mechanisms, each with its kind as named in recipes.
 macro_rules! mechanisms {
@@ -88,6 +92,7 @@ mechanisms! {
     "rappor": rappor::Rappor,
     "projective_geometry": projective_geometry::ProjectiveGeometry,
     "server_gaussian": server_noise::ServerNoise,
+    "gaussian": gaussian::Gaussian,
 }
 
 /// The interface of every mechanism.
@@ -126,6 +131,20 @@ pub trait Method: Debug {
         Ok(estimate::independent(weights, &self.estimates(collected)?))
     }
 
+    /// The largest norm (L2) of a value, before R, where values are vectors.
+    fn clip(&self) -> Option<u64> {
+        match self.encoding() {
+            Encoding::Vector { norm_bound, .. } => Some(norm_bound),
+            _ => None,
+        }
+    }
+
+    /// The variance of the noise in each collected number that does not depend on any value, if
+    /// there are so many reports.
+    fn added_variance(&self, _reports: u64) -> Result<f64, Error> {
+        Ok(0.0)
+    }
+
     /// The probability that a value is sent unchanged, for mechanisms that have one.
     fn keep_probability(&self) -> Option<f64> {
         None
@@ -157,6 +176,13 @@ pub enum Encoding {
         /// How many of them one contribution has at most.
         most: u32,
     },
+    /// A vector of signed whole numbers, which are summed one by one.
+    Vector {
+        /// How many numbers it has.
+        length: u32,
+        /// Its largest norm (L2), in units of the sum.
+        norm_bound: u64,
+    },
 }
 
 /// One value of an [`Encoding`].
@@ -170,6 +196,8 @@ pub enum Value {
     OneHot(u32),
     /// The indices of labels, each larger than the one before.
     Labels(Vec<u32>),
+    /// The numbers of a vector.
+    Vector(Vec<i64>),
 }
 
 impl Encoding {
@@ -180,6 +208,7 @@ impl Encoding {
             Self::Number { .. } => Some(Value::Number(0)),
             Self::OneHot { .. } => None,
             Self::Labels { .. } => Some(Value::Labels(Vec::new())),
+            Self::Vector { length, .. } => Some(Value::Vector(vec![0; length as usize])),
         }
     }
 
@@ -187,18 +216,33 @@ impl Encoding {
     pub fn numbers(self) -> u32 {
         match self {
             Self::Bit | Self::Number { .. } => 1,
-            Self::OneHot { length } | Self::Labels { length, .. } => length,
+            Self::OneHot { length } | Self::Labels { length, .. } | Self::Vector { length, .. } => {
+                length
+            }
         }
     }
 }
 
 impl Value {
-    /// The value as one of this encoding, where that counts symbols.
+    /// The value as one of this encoding, where that counts symbols or sums vectors.
     fn of(self, encoding: Encoding) -> Self {
         match encoding {
             Encoding::Bit | Encoding::Number { .. } => self,
             Encoding::OneHot { length } => Self::OneHot(self.symbol(length)),
             Encoding::Labels { length, most } => Self::Labels(self.labels(length, most)),
+            Encoding::Vector { length, norm_bound } => {
+                Self::Vector(self.vector(length, norm_bound))
+            }
+        }
+    }
+
+    /// The vector, of so many numbers and at most so long. Whatever a caller passes, it is one.
+    fn vector(self, length: u32, norm_bound: u64) -> Vec<i64> {
+        match self {
+            Self::Vector(vector) if vector.len() == length as usize => {
+                vector::shortened(vector, norm_bound)
+            }
+            _ => vec![0; length as usize],
         }
     }
 
@@ -209,6 +253,7 @@ impl Value {
             Self::Number(number) => u32::try_from(number).unwrap_or(u32::MAX),
             Self::OneHot(symbol) => symbol,
             Self::Labels(labels) => labels.first().copied().unwrap_or(u32::MAX),
+            Self::Vector(_) => u32::MAX,
         };
         symbol.min(length.saturating_sub(1))
     }

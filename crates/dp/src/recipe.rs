@@ -62,6 +62,7 @@
 //! to be a number of devices that are on.
 
 mod counted;
+mod devices;
 mod local;
 mod server;
 
@@ -103,6 +104,23 @@ pub enum Law {
         /// Shape of one contribution.
         shape: Shape,
     },
+    /// Discrete Gaussian noise in each coordinate, of which each device adds its part; a report
+    /// that comes out too long is drawn again.
+    DistributedGaussian {
+        /// The noise of `B` contributions together: `sqrt B` times the parameter of one device's, in
+        /// units of the contribution.
+        sigma: f64,
+        /// What one device may add to the sum, without its noise.
+        contribution: Contribution,
+        /// How many whole units, of which the noise is a multiple, are one of the contribution.
+        unit: u64,
+        /// How many numbers are summed.
+        dimension: u64,
+        /// What the recipe claims to protect: presence (add/remove) or the value (replace).
+        adjacency: Adjacency,
+        /// In each round some report is drawn again with this probability, at most.
+        redrawn: f64,
+    },
     /// Discrete Gaussian noise in each coordinate, all of it added by an honest server.
     ServerGaussian {
         /// The parameter sigma of the noise, in units of the sum.
@@ -141,7 +159,10 @@ impl Law {
     /// One report alone, for the laws of local randomizers.
     fn local(self) -> Option<Event> {
         match self {
-            Self::Exact | Self::Gaussian { .. } | Self::ServerGaussian { .. } => None,
+            Self::Exact
+            | Self::Gaussian { .. }
+            | Self::DistributedGaussian { .. }
+            | Self::ServerGaussian { .. } => None,
             Self::RandomizedResponse { epsilon0, k } => {
                 Some(Event::RandomizedResponse { epsilon0, k })
             }
@@ -183,8 +204,8 @@ pub struct Judgement {
     pub epsilon: f64,
     /// The requested delta.
     pub delta: f64,
-    /// Add/remove for Gaussian noise of devices, replacement for local randomizers; for noise of a
-    /// server what the law names.
+    /// Add/remove for continuous noise, replacement for local randomizers; for discrete noise of
+    /// devices or of a server what the law names.
     pub adjacency: Adjacency,
     /// Always [`HONEST`].
     pub honest: f64,
@@ -211,10 +232,20 @@ impl Terms {
         if let Some(local) = self.law.local() {
             local.check()?;
         }
-        if let Law::Gaussian { sigma, .. } | Law::ServerGaussian { sigma, .. } = self.law {
+        if let Law::Gaussian { sigma, .. }
+        | Law::DistributedGaussian { sigma, .. }
+        | Law::ServerGaussian { sigma, .. } = self.law
+        {
             positive("sigma", sigma)?;
         }
-        if let Law::ServerGaussian { contribution, adjacency, .. } = self.law {
+        if let Law::DistributedGaussian { unit, dimension, redrawn, .. } = self.law {
+            at_least_one("unit", unit)?;
+            at_least_one("dimension", dimension)?;
+            rate("redrawn", redrawn)?;
+        }
+        if let Law::DistributedGaussian { contribution, adjacency, .. }
+        | Law::ServerGaussian { contribution, adjacency, .. } = self.law
+        {
             contribution.check()?;
             if adjacency == Adjacency::ZeroOut {
                 return Err(ZERO_OUT);
@@ -291,14 +322,11 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
             let sigma = down(sigma * sqrt(HONEST), 4.0 * f64::EPSILON);
             (terms.release(sigma, shape, Adjacency::AddRemove), paper, None)
         }
+        Law::DistributedGaussian { .. } => return devices::judge(terms, certified, delta),
         Law::ServerGaussian { sigma, contribution, adjacency } => {
             let noise = contribution.noise(sigma, terms.rounds)?;
-            return server::judge(
-                terms,
-                (noise, contribution.shape(), adjacency),
-                certified,
-                delta,
-            );
+            let of = (contribution.shape(), adjacency);
+            return server::judge(terms, (noise, noise), of, certified, delta);
         }
         Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
             let local = Local::of(terms.law).ok_or(NO_LAW)?;
@@ -402,7 +430,7 @@ const NO_LAW: Error =
 /// Judgements by terms: what depends only on the recipe is computed once.
 #[derive(Clone, Debug, Default)]
 pub struct Memo {
-    known: HashMap<[u64; 13], Judgement>,
+    known: HashMap<[u64; 16], Judgement>,
 }
 
 /// A full memo is emptied: recipes come one at a time, and judgements can be computed again.
@@ -429,7 +457,8 @@ impl Memo {
     }
 }
 
-fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 13] {
+fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 16] {
+    let mut more = [0; 3];
     let [kind, a, b, c, d] = match terms.law {
         Law::Exact => [0; 5],
         Law::Gaussian { sigma, shape } => [1, sigma.to_bits(), shape as u64, 0, 0],
@@ -439,19 +468,20 @@ fn key(terms: &Terms, certified: Option<u64>, delta: f64) -> [u64; 13] {
             [8, epsilon0.to_bits(), order, dimension, 0]
         }
         Law::ServerGaussian { sigma, contribution, adjacency } => {
-            let (kind, c, d) = match contribution {
-                Contribution::Numbers { max, length } => (3, max, length),
-                Contribution::Labels { most } => (4, most, 0),
-                Contribution::Total { most } => (5, most, 0),
-                Contribution::Vector { norm, dimension } => (6, norm.to_bits(), dimension),
-            };
-            [kind, sigma.to_bits(), adjacency as u64, c, d]
+            let (kind, c, d) = contribution.key();
+            [3 + kind, sigma.to_bits(), adjacency as u64, c, d]
+        }
+        Law::DistributedGaussian { sigma, contribution, unit, dimension, adjacency, redrawn } => {
+            let (kind, c, d) = contribution.key();
+            more = [unit, dimension, redrawn.to_bits()];
+            [9 + kind, sigma.to_bits(), adjacency as u64, c, d]
         }
     };
     let [rate, least, dummies, senders, delta] =
         [terms.rate, terms.least_rate(), terms.dummy_rate, terms.senders, delta].map(f64::to_bits);
     let (others, min_batch, rounds) = (honest_others(certified), terms.min_batch, terms.rounds);
-    [kind, a, b, c, d, rate, least, dummies, senders, min_batch, rounds, others, delta]
+    let [e, f, g] = more;
+    [kind, a, b, c, d, e, f, g, rate, least, dummies, senders, min_batch, rounds, others, delta]
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl Rates {
         if let Some(symbol) = default {
             let labels = match encoding {
                 Encoding::OneHot { length } | Encoding::Labels { length, .. } => length,
-                Encoding::Bit | Encoding::Number { .. } => 0,
+                Encoding::Bit | Encoding::Number { .. } | Encoding::Vector { .. } => 0,
             };
             in_range("the default", symbol.into(), symbol < labels, "one of the symbols")?;
             let sent = matches!(encoding, Encoding::OneHot { .. });
@@ -93,6 +93,9 @@ impl Collected<'_> {
         if let Encoding::Number { max } = encoding {
             at_least_one("max", max)?;
         }
+        if let Encoding::Vector { norm_bound, .. } = encoding {
+            at_least_one("the largest norm", norm_bound)?;
+        }
         let found = self.sums.len();
         in_range(
             "the number of sums",
@@ -108,18 +111,23 @@ impl Collected<'_> {
     /// Checks numbers without noise: so many reports can have given them.
     pub(super) fn check_sums(&self, encoding: Encoding) -> Result<(), Error> {
         self.check(encoding)?;
-        let (each, reports) = match encoding {
-            Encoding::Number { max } if max > 1 => (i128::MAX, 0),
-            _ => (i128::from(self.reports), i128::from(self.reports)),
+        let reports = i128::from(self.reports);
+        let (least, most) = match encoding {
+            Encoding::Number { max } if max > 1 => (0, i128::MAX),
+            Encoding::Vector { norm_bound, .. } => {
+                let most = reports * i128::from(norm_bound);
+                (-most, most)
+            }
+            _ => (0, reports),
         };
         let range = "what so many reports can add up to";
         let mut total = 0_i128;
         for sum in self.sums {
-            in_range("a sum", *sum as f64, (0..=each).contains(sum), range)?;
+            in_range("a sum", *sum as f64, (least..=most).contains(sum), range)?;
             total = total.saturating_add(*sum);
         }
         let holds = match encoding {
-            Encoding::Bit | Encoding::Number { .. } => true,
+            Encoding::Bit | Encoding::Number { .. } | Encoding::Vector { .. } => true,
             Encoding::OneHot { .. } => total == reports,
             Encoding::Labels { most, .. } => total <= i128::from(most) * reports,
         };

@@ -153,8 +153,12 @@ impl Sample {
     pub(super) fn new(rate: f64, level: f64) -> Result<Self, Error> {
         in_range("rate", rate, rate > 0.0 && rate <= 1.0, "above 0 and at most 1")?;
         in_range("level", level, level > 0.0 && level < 1.0, "above 0 and below 1")?;
-        let tail = (1.0 - level) / 2.0;
-        Ok(Self { rate, tail, z: quantile_of_ln_upper_tail(ln(tail)) })
+        Ok(Self::of_tail(rate, (1.0 - level) / 2.0))
+    }
+
+    /// With so much outside of an interval on each side.
+    pub(super) fn of_tail(rate: f64, tail: f64) -> Self {
+        Self { rate, tail, z: quantile_of_ln_upper_tail(ln(tail)) }
     }
 
     /// The estimate for the population, from the estimate `taken` for the participants and the

@@ -60,6 +60,7 @@ impl Method for Exact {
                 let of = |sample: Sample, sum| sample.estimate(sum as f64, NO_NOISE, max as f64);
                 each(collected, self.encoding, of)
             }
+            Encoding::Vector { .. } => super::vectors::coordinates(collected, self.encoding, 0.0),
             encoding => counted(collected, encoding, Shows::TRUTH),
         }
     }

@@ -57,7 +57,7 @@ pub fn mean(mechanism: &Mechanism, collected: &Collected<'_>) -> Result<Mean, Er
     let (k, g) = (reports as f64, q / t);
     let z = Sample::new(q, collected.level)?.z;
     let noise = (sum.noise_error * q).powi(2);
-    let ratio = Ratio { taken: sum.value * q, reports: g * k, max: max as f64, z };
+    let ratio = Ratio { taken: sum.value * q, reports: g * k, low: 0.0, high: max as f64, z };
     let (noise_error, noise_low, noise_high) = ratio.spread([noise, 0.0, k * g * (1.0 - g)]);
     let sampled = [noise, k / t * q * (1.0 - q) * max as f64, -k / t * q * (g - q)];
     let (total_error, total_low, total_high) = ratio.spread(sampled);
@@ -69,7 +69,7 @@ pub fn mean(mechanism: &Mechanism, collected: &Collected<'_>) -> Result<Mean, Er
 
 /// How many devices there are, each of which sends something with probability `t`. The noise is that
 /// of the dummies.
-fn devices(reports: u64, rates: &Rates, level: f64) -> Result<Estimate, Error> {
+pub(super) fn devices(reports: u64, rates: &Rates, level: f64) -> Result<Estimate, Error> {
     let (q, t) = (rates.rate, rates.sending(rates.rate));
     let sample = Sample::new(t, level)?;
     let all = sample.count(reports, reports, Shows::TRUTH);
@@ -88,21 +88,24 @@ fn devices(reports: u64, rates: &Rates, level: f64) -> Result<Estimate, Error> {
 }
 
 /// `taken` over `reports`.
-struct Ratio {
-    taken: f64,
-    reports: f64,
-    max: f64,
-    z: f64,
+pub(super) struct Ratio {
+    pub(super) taken: f64,
+    pub(super) reports: f64,
+    /// The smallest mean that is possible.
+    pub(super) low: f64,
+    /// The largest one.
+    pub(super) high: f64,
+    pub(super) z: f64,
 }
 
 impl Ratio {
-    fn value(&self) -> f64 {
+    pub(super) fn value(&self) -> f64 {
         self.taken / self.reports
     }
 
     /// The standard error and the interval, if `taken - x reports` has the variance
     /// `v[0] + v[1] x + v[2] x^2`.
-    fn spread(&self, v: [f64; 3]) -> (f64, f64, f64) {
+    pub(super) fn spread(&self, v: [f64; 3]) -> (f64, f64, f64) {
         let (value, square) = (self.value(), self.z * self.z);
         let error = sqrt((v[0] + v[1] * value + v[2] * value * value).max(0.0)) / self.reports;
         // (taken - x reports)^2 - z^2 variance = a x^2 - 2 b x + c.
@@ -111,7 +114,7 @@ impl Ratio {
         let c = self.taken * self.taken - square * v[0];
         if a <= 0.0 {
             // There may be nothing but dummies.
-            return (error, value.min(0.0), value.max(self.max));
+            return (error, value.min(self.low), value.max(self.high));
         }
         let root = sqrt((b * b - a * c).max(0.0));
         (error, ((b - root) / a).min(value), ((b + root) / a).max(value))

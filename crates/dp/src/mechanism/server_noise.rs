@@ -67,6 +67,9 @@ impl ServerNoise {
             Encoding::Number { max } => Contribution::Numbers { max, length: 1 },
             Encoding::OneHot { .. } => Contribution::Labels { most: 1 },
             Encoding::Labels { most, .. } => Contribution::Labels { most: most.into() },
+            Encoding::Vector { length, norm_bound } => {
+                Contribution::Vector { norm: norm_bound as f64, dimension: length.into() }
+            }
         }
     }
 }
@@ -99,8 +102,11 @@ impl Method for ServerNoise {
     }
 
     fn estimates(&self, collected: &Collected<'_>) -> Result<Vec<Estimate>, Error> {
+        let variance = self.added_variance(collected.reports)?;
+        if let Encoding::Vector { .. } = self.encoding {
+            return super::vectors::coordinates(collected, self.encoding, variance);
+        }
         collected.check(self.encoding)?;
-        let variance = 2.0 * discrete::variance(self.sigma())?;
         let noise = Variance { at_zero: variance, slope: 0.0 };
         let unit = if let Encoding::Number { max } = self.encoding { max } else { 1 };
         let law = (variance < FEW).then(|| Added::new(self.sigma()));
@@ -121,6 +127,10 @@ impl Method for ServerNoise {
             }
             found
         })
+    }
+
+    fn added_variance(&self, _reports: u64) -> Result<f64, Error> {
+        Ok(2.0 * discrete::variance(self.sigma())?)
     }
 
     fn words(&self) -> Words {

@@ -93,6 +93,16 @@ impl Contribution {
         }
     }
 
+    /// What tells contributions apart: the kind, and its numbers.
+    pub(super) fn key(self) -> (u64, u64, u64) {
+        match self {
+            Self::Numbers { max, length } => (0, max, length),
+            Self::Labels { most } => (1, most, 0),
+            Self::Total { most } => (2, most, 0),
+            Self::Vector { norm, dimension } => (3, norm.to_bits(), dimension),
+        }
+    }
+
     /// The continuous noise for all rounds together, in units of the norm.
     pub(super) fn noise(self, sigma: f64, rounds: u64) -> Result<Smoothed, Error> {
         let found = smoothed(sigma, self.coordinates() * rounds as f64)?;
@@ -103,29 +113,29 @@ impl Contribution {
 /// The parts of a population, as whole numbers.
 const WHOLE: u64 = 1 << 40;
 
-/// Judges noise of a server, given as the continuous noise that it is nearly a rounding of, in
-/// units of the norm.
+/// Judges discrete noise, given as the continuous noise that it is nearly a rounding of, in units of
+/// the norm: what is counted of it, and all of it, for the paper's figure.
 pub(super) fn judge(
     terms: &Terms,
-    (noise, shape, adjacency): (Smoothed, Shape, Adjacency),
+    (counted, all): (Smoothed, Smoothed),
+    (shape, adjacency): (Shape, Adjacency),
     certified: Option<u64>,
     delta: f64,
 ) -> Result<Judgement, Error> {
-    let Smoothed { sigma, closeness } = noise;
-    if !(closeness < 1.0) {
+    let Smoothed { sigma, closeness } = counted;
+    if !(closeness < 1.0 && all.closeness <= closeness) {
         return Rule::None(adjacency).judge(terms, certified, delta, (f64::INFINITY, None));
     }
     let less = down(delta * exp(-closeness), 1e-14);
-    let (rule, paper) = match adjacency {
-        Adjacency::Replace if terms.has_two_rates() => {
-            let paper = subset(terms, terms.rate, (sigma, shape), less)?;
-            (terms.release(sigma, shape, adjacency), paper)
+    let paper = match adjacency {
+        Adjacency::Replace => subset(terms, terms.rate, (all.sigma, shape), less)?,
+        _ => super::paper_gaussian(terms, all.sigma, less)?,
+    };
+    let rule = match adjacency {
+        Adjacency::Replace if !terms.has_two_rates() => {
+            Rule::Replace(replaced(terms, sigma, shape, less)?)
         }
-        Adjacency::Replace => {
-            let paper = subset(terms, terms.rate, (sigma, shape), less)?;
-            (Rule::Replace(replaced(terms, sigma, shape, less)?), paper)
-        }
-        _ => (terms.release(sigma, shape, adjacency), super::paper_gaussian(terms, sigma, less)?),
+        _ => terms.release(sigma, shape, adjacency),
     };
     let found = rule.judge(terms, certified, less, (paper, None))?;
     let epsilon = found.epsilon + 2.0 * closeness;

@@ -117,6 +117,8 @@ pub fn derive_vdaf(mechanism: &Mechanism) -> VdafConfig {
         Encoding::Number { max } => VdafConfig::sum(max),
         Encoding::OneHot { length } => VdafConfig::histogram(length),
         Encoding::Labels { length, most } => VdafConfig::multihot_count_vec(length, most.into()),
+        // No recipe asks for vectors yet.
+        Encoding::Vector { length, norm_bound } => VdafConfig::sum_vec(length, norm_bound),
     }
 }
 
@@ -162,5 +164,7 @@ pub(super) fn measurement(mechanism: &Mechanism, value: Value) -> Measurement {
             }
             Measurement::MultihotCountVec(bits)
         }
+        // Fits no VDAF of vectors, so that it is refused.
+        Value::Vector(_) => Measurement::Count(false),
     }
 }
