@@ -26,9 +26,12 @@ use sotto_wire::{EntryId, Role};
 pub use self::derive::derive_task;
 use self::judging::price;
 pub use self::judging::{
-    Cost, colluding, judgement, judgement_of, judgement_of_unseen, needs_audience, sending_epsilon,
+    Cost, colluding, judgement, judgement_of, judgement_of_unseen, judgement_to_claim,
+    needs_audience, sending_epsilon,
 };
-pub use self::mechanism::{derive_vdaf, mechanism, rates, recipe_vdaf, suggested_randomizer};
+pub use self::mechanism::{
+    derive_vdaf, mechanism, rates, recipe_vdaf, set_claim, suggested_randomizer,
+};
 use self::windows::{least_share, sending_rate};
 use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Reason, Type, Value};

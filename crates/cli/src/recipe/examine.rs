@@ -13,7 +13,8 @@ use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
 use sotto_protocol::recipe::{
-    Assessment, Cost, colluding, crowd, judgement_of, needs_audience, sending_epsilon, show_micro,
+    Assessment, Cost, colluding, crowd, judgement_of, judgement_to_claim, needs_audience,
+    sending_epsilon, set_claim, show_micro,
 };
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{Privacy, Probability};
@@ -245,15 +246,15 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
 fn assess(recipe: &Recipe, audience: Option<u64>, found: &mut Findings) -> Option<Assessment> {
     let repaired = || {
         let mut repaired = recipe.clone();
-        let judgement = judgement_of(recipe, audience).ok()??;
-        let Privacy::Claim { epsilon_micro, adjacency, .. } = &mut repaired.privacy else {
+        let judgement = judgement_to_claim(recipe, audience).ok()??;
+        let Privacy::Claim { adjacency, .. } = &mut repaired.privacy else {
             return None;
         };
-        *epsilon_micro = published(judgement.epsilon).ok()?;
         *adjacency = match judgement.adjacency {
             sotto_dp::Adjacency::Replace => sotto_wire::recipe::Adjacency::Replace,
             _ => sotto_wire::recipe::Adjacency::AddRemove,
         };
+        set_claim(&mut repaired, published(judgement.epsilon).ok()?).ok()?;
         Assessment::certified(repaired, audience).ok()
     };
     let assessment = match Assessment::certified(recipe.clone(), audience) {

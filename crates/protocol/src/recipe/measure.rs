@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use sotto_dp::mechanism::Value as Answer;
-use sotto_wire::recipe::Query;
+use sotto_dp::mechanism::vector::clip;
+use sotto_wire::recipe::{Query, VectorQuery};
 
+use super::mechanism::norm_bound;
 use crate::expression::{Expression, Type, Value};
 
 /// The types that a mapping may have for a query.
@@ -37,8 +39,19 @@ pub(super) fn meaning(query: &Query, value: &Value) -> Option<Answer> {
         (Query::MultiHistogram { most, .. }, Value::List(values)) => {
             Some(Answer::Labels(several(query, *most, values)))
         }
+        (Query::VectorSum(vectors) | Query::VectorMean(vectors), Value::Vector(value)) => {
+            vector(vectors, value.as_slice()).map(Answer::Vector)
+        }
         _ => None,
     }
+}
+
+/// The vector that is sent, in whole units, before noise: projected, clipped, rounded, and made
+/// shorter where rounding made it too long. `None` if a coordinate is no number.
+fn vector(vectors: &VectorQuery, value: &[f64]) -> Option<Vec<i64>> {
+    let sound = value.len() as u64 == u64::from(vectors.dimension)
+        && value.iter().all(|coordinate| coordinate.is_finite());
+    sound.then(|| clip(value, vectors.sent(), vectors.fraction_bits, norm_bound(vectors)))
 }
 
 /// The buckets of a list: what is none is left out, each counts once, and of more than `most` the
@@ -64,7 +77,7 @@ fn bucket(query: &Query, value: &Value) -> Option<u32> {
             let index = query.labels()?.iter().position(|known| known == label)?;
             u32::try_from(index).ok()
         }
-        Value::Bool(_) | Value::List(_) => None,
+        Value::Bool(_) | Value::List(_) | Value::Vector(_) => None,
     }
 }
 
@@ -86,6 +99,9 @@ pub(super) fn fallback(query: &Query) -> Answer {
         }
         Query::MultiHistogram { fallback, .. } => Answer::Labels(fallback.clone()),
         Query::SparseHistogram { default, .. } => Answer::OneHot(*default),
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => {
+            Answer::Vector(vec![0; vectors.sent() as usize])
+        }
     }
 }
 
@@ -106,7 +122,7 @@ pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::String(text) => format!("{text:?}"),
-        Value::List(_) => "a list".to_owned(),
+        Value::List(_) | Value::Vector(_) => "a list".to_owned(),
     };
     let instead = match (query, query.buckets(), query.labels()) {
         (Query::Count { .. }, ..) => "write true or false".to_owned(),

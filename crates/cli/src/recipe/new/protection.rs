@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 use sotto_dp::published;
-use sotto_protocol::recipe::{judgement_of, suggested_randomizer};
+use sotto_protocol::recipe::{judgement_to_claim, suggested_randomizer};
 use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Noise, Privacy, Query, Randomizer, parse_epsilon, parse_probability,
@@ -17,6 +17,9 @@ use crate::recipe_file;
 /// A randomizer's epsilon is searched in steps of 0.01, up to 8: above, it protects nobody.
 const HUNDREDTH_MICRO: u64 = 10_000;
 const MOST_HUNDREDTHS: u64 = 800;
+
+/// The largest sigma that is tried in units of the clip, in millionths.
+const MOST_RELATIVE: u64 = 1_000_000_000;
 
 /// What protects answers. The claim has not been computed yet.
 pub(super) struct Protection {
@@ -33,7 +36,8 @@ impl NewArgs {
             let privacy = Privacy::InsecureUnbounded;
             return Ok(Protection { randomizer: Randomizer::None, noise: None, privacy });
         }
-        let with_noise = self.sigma.is_some() || suggested_randomizer(query, 1).is_none();
+        let on_device = query.vectors().is_some() || suggested_randomizer(query, 1).is_some();
+        let with_noise = self.sigma.is_some() || !on_device;
         let (randomizer, noise) = match with_noise {
             true => (Randomizer::None, Some(self.noise(ask)?)),
             false => (self.randomizer(query, ask)?, None),
@@ -59,6 +63,9 @@ impl NewArgs {
     }
 
     fn randomizer(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<Randomizer> {
+        if self.device_sigma.is_some() || query.vectors().is_some() {
+            return self.device_noise(query, ask);
+        }
         let question = "Epsilon of the randomizer on the device";
         // With --epsilon it is computed once everything else is known.
         let given = self.epsilon0.as_deref().or(self.epsilon.as_ref().map(|_| "4"));
@@ -72,8 +79,22 @@ impl NewArgs {
             .hint("give --sigma")
     }
 
+    fn device_noise(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<Randomizer> {
+        let question =
+            "Sigma of the noise of all devices of the smallest batch, in units of the clip";
+        // With --epsilon it is computed once everything else is known.
+        let given = self.device_sigma.as_deref().or(self.epsilon.as_ref().map(|_| "1"));
+        let sigma_micro = ask.value("--device-sigma", question, given, None, |text| {
+            parse_epsilon(text).map_err(|reason| anyhow!(reason))
+        })?;
+        let randomizer = Randomizer::Gaussian { sigma_micro };
+        randomizer.check(query)?;
+        Ok(randomizer)
+    }
+
     fn noise(&self, ask: &mut Inquiry<'_>) -> Result<Noise> {
-        let question = "Sigma of the noise that each aggregator adds, in units of the sum";
+        let question =
+            "Sigma of the noise that each aggregator adds, in units of the sum (or of the clip)";
         let given = self.sigma.as_deref().or(self.epsilon.as_ref().map(|_| "1"));
         let sigma_micro = ask.value("--sigma", question, given, None, |text| {
             parse_epsilon(text).map_err(|reason| anyhow!(reason))
@@ -87,7 +108,7 @@ impl NewArgs {
 pub(super) fn calibrate(draft: &mut RecipeDraft, audience: Option<u64>, target: u64) -> Result<()> {
     ensure!(target > 0, "it must be above 0");
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
-    if draft.noise.is_some() {
+    if draft.noise.is_some() || matches!(draft.randomizer, Randomizer::Gaussian { .. }) {
         return calibrate_noise(draft, &mut recipe, audience, target);
     }
     let mut meets = |hundredths: u64| -> Result<bool> {
@@ -114,12 +135,22 @@ fn calibrate_noise(
     audience: Option<u64>,
     target: u64,
 ) -> Result<()> {
+    let of_devices = draft.noise.is_none();
+    // Above, noise on vectors may not fit into their units.
+    let most = if recipe.query.vectors().is_some() || of_devices {
+        MOST_RELATIVE
+    } else {
+        MAX_SIGMA_MICRO
+    };
     let mut meets = |sigma_micro: u64| -> Result<bool> {
-        recipe.noise = Some(Noise::ServerGaussian { sigma_micro });
-        draft.noise = recipe.noise;
+        match of_devices {
+            true => draft.randomizer = Randomizer::Gaussian { sigma_micro },
+            false => draft.noise = Some(Noise::ServerGaussian { sigma_micro }),
+        }
+        (recipe.randomizer, recipe.noise) = (draft.randomizer, draft.noise);
         claims(recipe, audience, target)
     };
-    let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, MAX_SIGMA_MICRO);
+    let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, most);
     if !meets(enough)? {
         return Err(anyhow!("no noise reaches it")).hint("raise --epsilon");
     }
@@ -133,6 +164,7 @@ fn calibrate_noise(
 
 /// Whether the recipe may claim this epsilon.
 fn claims(recipe: &Recipe, audience: Option<u64>, target: u64) -> Result<bool> {
-    let judged = judgement_of(recipe, audience)?.map_or(f64::INFINITY, |judged| judged.epsilon);
+    let judged = judgement_to_claim(recipe, audience)?;
+    let judged = judged.map_or(f64::INFINITY, |judged| judged.epsilon);
     Ok(judged.is_finite() && published(judged)? <= target)
 }
