@@ -10,3 +10,4 @@ mod errors;
 mod estimates;
 mod law;
 mod simulated;
+mod vectors;

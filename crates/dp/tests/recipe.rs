@@ -23,6 +23,12 @@ fn server(sigma: f64, contribution: Contribution, adjacency: Adjacency) -> Law {
     Law::ServerGaussian { sigma, contribution, adjacency }
 }
 
+/// Noise of devices on whole numbers, of which a report in `1e13` is drawn again.
+fn devices(sigma: f64, contribution: Contribution, adjacency: Adjacency) -> Law {
+    let (unit, redrawn) = (1 << 12, 1e-13);
+    Law::DistributedGaussian { sigma, contribution, unit, dimension: 100, adjacency, redrawn }
+}
+
 fn terms(law: Law, rate: f64, min_batch: u64, rounds: u64) -> Terms {
     Terms::new(law, rate, min_batch, rounds)
 }
@@ -46,6 +52,13 @@ fn recipes() -> Vec<Terms> {
             1,
         ),
         terms(server(20.0, Contribution::Labels { most: 3 }, Adjacency::Replace), 0.05, 2_000, 5),
+        terms(
+            devices(30.0, Contribution::Vector { norm: 5.0, dimension: 100 }, Adjacency::AddRemove),
+            0.02,
+            1_000,
+            2,
+        ),
+        terms(devices(8.0, Contribution::Labels { most: 1 }, Adjacency::Replace), 0.05, 2_000, 3),
         terms(Law::Rappor { epsilon0: 3.0, k: 50 }, 0.05, 3_000, 1),
         terms(Law::Rappor { epsilon0: 2.0, k: 5 }, 0.3, 300, 3),
         terms(Law::ProjectiveGeometry { epsilon0: 3.0, order: 23, dimension: 3 }, 0.1, 8_000, 1),
@@ -95,7 +108,8 @@ fn the_judged_epsilon_is_never_below_the_papers() {
                     }
                     assert!(found.epsilon <= rounds * local, "{terms:?}: {found:?}");
                 }
-                Law::ServerGaussian { adjacency, .. } => {
+                Law::DistributedGaussian { adjacency, .. }
+                | Law::ServerGaussian { adjacency, .. } => {
                     assert_eq!((found.adjacency, found.local_epsilon), (adjacency, None));
                 }
                 Law::Exact => panic!("not among them"),
@@ -194,7 +208,9 @@ fn by_add_remove(law: Law) -> bool {
         Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
             false
         }
-        Law::ServerGaussian { adjacency, .. } => adjacency == Adjacency::AddRemove,
+        Law::DistributedGaussian { adjacency, .. } | Law::ServerGaussian { adjacency, .. } => {
+            adjacency == Adjacency::AddRemove
+        }
     }
 }
 
