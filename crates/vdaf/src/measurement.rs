@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::VdafConfig;
 use crate::config::integer_from_json;
+use crate::pine::squared_norm;
 
 /// One client's measurement.
 #[derive(Clone, PartialEq, Eq)]
@@ -230,13 +231,6 @@ fn signed_integer(value: &Value) -> Option<i64> {
         Value::String(text) => text.parse().ok().filter(|value: &i64| value.to_string() == *text),
         value => value.as_i64(),
     }
-}
-
-/// The square of the L2 norm; `None` if it needs more than 128 bits.
-fn squared_norm(values: &[i64]) -> Option<u128> {
-    values.iter().try_fold(0u128, |sum, value| {
-        sum.checked_add(u128::from(value.unsigned_abs()) * u128::from(value.unsigned_abs()))
-    })
 }
 
 fn vector<T>(value: &Value, element: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
