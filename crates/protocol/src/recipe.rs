@@ -11,6 +11,7 @@ mod derive;
 mod judging;
 mod measure;
 mod mechanism;
+mod projection;
 pub mod windows;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use rand_core::CryptoRng;
 use sotto_dp::Error;
 use sotto_dp::crowd::Crowd;
 use sotto_dp::mechanism::{Collected, Estimate, Mechanism, Value as Answer};
+use sotto_dp::projection::Projection;
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{AttributeName, AttributeType, Probability, Query, Recipe};
 use sotto_wire::{EntryId, Role};
@@ -32,6 +34,7 @@ pub use self::judging::{
 pub use self::mechanism::{
     derive_vdaf, mechanism, rates, recipe_vdaf, set_claim, suggested_randomizer,
 };
+pub use self::projection::projection;
 use self::windows::{least_share, sending_rate};
 use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Reason, Type, Value};
@@ -49,6 +52,7 @@ pub struct Assessment {
     mapping: Expression,
     predicate: Option<Expression>,
     mechanism: Mechanism,
+    projection: Option<Projection>,
     privacy: Option<Cost>,
     leader_token: Option<TokenTerms>,
     helper_token: Option<TokenTerms>,
@@ -91,6 +95,8 @@ impl Assessment {
         }
         let mechanism = mechanism(&recipe)
             .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
+        let projection = projection(&recipe.query)
+            .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
         let privacy = price(&recipe, certified)?;
         let [leader_token, helper_token] = [Role::Leader, Role::Helper].map(|role| {
             TokenTerms::of(&recipe, role)
@@ -103,6 +109,7 @@ impl Assessment {
             mapping,
             predicate,
             mechanism,
+            projection,
             privacy,
             leader_token: leader_token?,
             helper_token: helper_token?,
@@ -168,8 +175,12 @@ impl Assessment {
     pub fn answer(&self, attributes: &Attributes) -> Answer {
         let query = &self.recipe.query;
         let value = self.mapping.evaluate(attributes).ok();
-        let answer = value.and_then(|value| measure::meaning(query, &value));
+        let answer = value.and_then(|value| self.meaning(&value));
         answer.unwrap_or_else(|| measure::fallback(query))
+    }
+
+    fn meaning(&self, value: &Value) -> Option<Answer> {
+        measure::meaning(&self.recipe.query, self.projection.as_ref(), value)
     }
 
     /// The probability with which a device with these attributes takes part.
@@ -204,7 +215,7 @@ impl Assessment {
     pub fn fallback_reason(&self, attributes: &Attributes) -> Option<String> {
         match self.mapping.evaluate(attributes) {
             Err(error) => Some(error.to_string()),
-            Ok(value) if measure::meaning(&self.recipe.query, &value).is_some() => None,
+            Ok(value) if self.meaning(&value).is_some() => None,
             Ok(_) => Some("the mapping gives a value that is counted nowhere".to_owned()),
         }
     }

@@ -2,11 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 use sotto_dp::Error;
-use sotto_dp::mechanism::{Collected, Estimate, Mechanism, Norm, norm, vector_mean};
+use sotto_dp::mechanism::{
+    Collected, Estimate, Mechanism, Norm, norm, projected_back, vector_mean,
+};
+use sotto_dp::projection::Projection;
+use sotto_protocol::recipe::projection;
 use sotto_wire::recipe::{Query, VectorQuery};
 
 use super::row::{self, Row};
-use super::{ReadError, json};
+use super::{LEVEL, ReadError, json};
 
 /// How many standard errors the intervals of [`super::LEVEL`] have on either side.
 const ERRORS: f64 = 1.96;
@@ -62,8 +66,15 @@ pub(super) fn of(
         }
         _ => (mechanism.estimates(collected)?, norm(mechanism, collected)?, None),
     };
+    let (mut estimates, mut rms_error) = (estimates, norm.total_error);
+    if let Some(projection) = projection(query)? {
+        estimates = projected_back(&projection, &estimates, &norm, LEVEL)?;
+        // What the projection hides, in the mean over all coordinates.
+        let hidden = Projection::squared_error(projection.length(), projection.kept())?;
+        rms_error = (rms_error * rms_error + hidden * norm.square.max(0.0)).sqrt();
+    }
     let norm = norm.scaled(unit);
-    let mut found = Coordinates { rms_error: norm.total_error, ..Coordinates::default() };
+    let mut found = Coordinates { rms_error: rms_error * unit, ..Coordinates::default() };
     estimates.into_iter().for_each(|one| found.push(&one.scaled(unit)));
     let devices = devices.map(|devices| Row::estimated("devices", &devices));
     Ok(Some((found, devices.into_iter().chain([norm_row(&norm)]).collect())))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use sotto_dp::mechanism::Value as Answer;
 use sotto_dp::mechanism::vector::clip;
+use sotto_dp::projection::Projection;
 use sotto_wire::recipe::{Query, VectorQuery};
 
 use super::mechanism::norm_bound;
@@ -26,7 +27,12 @@ pub(super) fn mapping_types(query: &Query) -> Vec<Type> {
 }
 
 /// What a mapping's value means to a query; `None` if it is no bucket, label or number of it.
-pub(super) fn meaning(query: &Query, value: &Value) -> Option<Answer> {
+/// Vectors are projected, if the query has a projection.
+pub(super) fn meaning(
+    query: &Query,
+    projection: Option<&Projection>,
+    value: &Value,
+) -> Option<Answer> {
     match (query, value) {
         (Query::Count { .. }, Value::Bool(value)) => Some(Answer::Bit(*value)),
         (Query::Sum { max, .. } | Query::Mean { max, .. }, Value::Int(value)) => {
@@ -40,7 +46,7 @@ pub(super) fn meaning(query: &Query, value: &Value) -> Option<Answer> {
             Some(Answer::Labels(several(query, *most, values)))
         }
         (Query::VectorSum(vectors) | Query::VectorMean(vectors), Value::Vector(value)) => {
-            vector(vectors, value.as_slice()).map(Answer::Vector)
+            vector(vectors, projection, value.as_slice()).map(Answer::Vector)
         }
         _ => None,
     }
@@ -48,10 +54,19 @@ pub(super) fn meaning(query: &Query, value: &Value) -> Option<Answer> {
 
 /// The vector that is sent, in whole units, before noise: projected, clipped, rounded, and made
 /// shorter where rounding made it too long. `None` if a coordinate is no number.
-fn vector(vectors: &VectorQuery, value: &[f64]) -> Option<Vec<i64>> {
+fn vector(
+    vectors: &VectorQuery,
+    projection: Option<&Projection>,
+    value: &[f64],
+) -> Option<Vec<i64>> {
     let sound = value.len() as u64 == u64::from(vectors.dimension)
         && value.iter().all(|coordinate| coordinate.is_finite());
-    sound.then(|| clip(value, vectors.sent(), vectors.fraction_bits, norm_bound(vectors)))
+    let clipped =
+        |vector: &[f64]| clip(vector, vectors.sent(), vectors.fraction_bits, norm_bound(vectors));
+    sound.then(|| match projection {
+        None => clipped(value),
+        Some(projection) => clipped(&projection.project(value)),
+    })
 }
 
 /// The buckets of a list: what is none is left out, each counts once, and of more than `most` the
@@ -111,7 +126,7 @@ pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(),
     let means_something = |value: &Value| match query {
         // An element of the list.
         Query::MultiHistogram { .. } => bucket(query, value).is_some(),
-        _ => meaning(query, value).is_some(),
+        _ => meaning(query, None, value).is_some(),
     };
     let constants = mapping.constants();
     let Some(wrong) = constants.iter().find(|value| !means_something(value)) else {
