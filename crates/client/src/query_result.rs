@@ -213,8 +213,17 @@ impl QueryResult {
         }
     }
 
+    /// The estimates alone, in order: of the coordinates, or of the buckets.
+    pub fn estimates(&self) -> Vec<f64> {
+        match &self.meaning {
+            Some(Meaning { coordinates: Some(coordinates), .. }) => coordinates.estimates.clone(),
+            _ => self.buckets().into_iter().map(|row| row.estimate).collect(),
+        }
+    }
+
     /// Adds consistent estimates beside the unbiased ones: not negative, not more than there are
     /// devices, and adding up to the number of devices where each device is in exactly one bucket.
+    /// Vectors have none.
     ///
     /// That number is the one that the count of reports implies. The author's `population` is a
     /// guess, and estimates must not be bent towards it.

@@ -245,11 +245,12 @@ fn privacy(rng: &mut dyn Rng) -> Privacy {
 /// A randomizer for this query.
 fn randomizer(query: &Query, rng: &mut dyn Rng) -> Randomizer {
     let epsilon_micro = number(1, MAX_INTEGER, rng);
+    let most_sigma = if chance(2, rng) { MAX_SIGMA_MICRO } else { 20_000_000 };
     let all = [
         Randomizer::RandomizedResponse { epsilon_micro },
         Randomizer::Rappor { epsilon_micro },
         Randomizer::ProjectiveGeometry { epsilon_micro },
-        Randomizer::Gaussian { sigma_micro: number(1, MAX_SIGMA_MICRO, rng) },
+        Randomizer::Gaussian { sigma_micro: number(1, most_sigma, rng) },
     ];
     let fitting: Vec<_> = all.iter().filter(|one| one.queries().contains(&query.kind())).collect();
     if fitting.is_empty() || chance(4, rng) { Randomizer::None } else { **pick(&fitting, rng) }

@@ -460,9 +460,9 @@ fn every_randomizer_has_its_mechanism_and_its_vdaf() {
         assert_eq!(mechanism(&recipe).unwrap().kind(), kind);
         Assessment::new(recipe).unwrap();
     }
-    let mut sampling = recipe("kinds").sampling;
-    sampling.dummy_rate = part(1, 2);
     for named in [geometry, response] {
-        assert!(recipe_vdaf(&ages(), &sampling, &named).is_err(), "{named:?} has no dummies");
+        let mut recipe = asking(ages(), named);
+        recipe.sampling.dummy_rate = part(1, 2);
+        assert!(recipe_vdaf(&recipe).is_err(), "{named:?} has no dummies");
     }
 }

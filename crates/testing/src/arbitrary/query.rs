@@ -75,9 +75,11 @@ fn vectors(attributes: &Attributes, rng: &mut dyn Rng) -> VectorQuery {
         dimension: number(1, u64::from(dimension) - 1, rng) as u32,
         seed: number(0, MAX_INTEGER, rng),
     });
+    // Most are such that the norm has a chance to fit.
+    let most = if chance(4, rng) { MAX_INTEGER } else { 100_000_000 };
     VectorQuery {
         dimension,
-        clip_micro: number(1, MAX_INTEGER, rng),
+        clip_micro: number(1, most, rng),
         fraction_bits: number(0, MAX_FRACTION_BITS, rng) as u32,
         mapping: vector.map_or_else(|| "vector".to_owned(), |(name, _)| name.to_string()),
         compression,
