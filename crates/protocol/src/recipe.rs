@@ -12,6 +12,7 @@ mod judging;
 mod measure;
 mod mechanism;
 mod projection;
+mod sides;
 pub mod windows;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub use self::mechanism::{
     derive_vdaf, mechanism, rates, recipe_vdaf, set_claim, suggested_randomizer,
 };
 pub use self::projection::projection;
+pub use self::sides::{Side, Sides, sides};
 use self::windows::{least_share, sending_rate};
 use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Reason, Type, Value};

@@ -28,7 +28,7 @@ const NO_CLAIM: (u64, f64) = (0, 1e-9);
 
 /// The mechanism of a recipe.
 pub fn mechanism(recipe: &Recipe) -> Result<Mechanism, Error> {
-    let answers = encoding(&recipe.query, &recipe.sampling, &recipe.randomizer)?;
+    let answers = answers(recipe)?;
     if let Some(sigma_micro) = server_sigma(recipe)? {
         let adjacency = claimed_adjacency(&recipe.privacy);
         return Ok(ServerNoise::new(answers, sigma_micro, adjacency)?.into());
@@ -46,8 +46,17 @@ pub fn mechanism(recipe: &Recipe) -> Result<Mechanism, Error> {
     })
 }
 
+/// The answers that devices can have.
+pub(super) fn answers(recipe: &Recipe) -> Result<Encoding, Error> {
+    encoding(&recipe.query, &recipe.sampling, &recipe.randomizer)
+}
+
 /// The noise of the devices.
-fn gaussian(recipe: &Recipe, answers: Encoding, sigma_micro: u64) -> Result<Gaussian, Error> {
+pub(super) fn gaussian(
+    recipe: &Recipe,
+    answers: Encoding,
+    sigma_micro: u64,
+) -> Result<Gaussian, Error> {
     let (rounds, (epsilon_micro, delta)) = match &recipe.privacy {
         Privacy::Claim { epsilon_micro, delta, rounds, .. } => {
             (*rounds, (*epsilon_micro, delta.to_f64().next_down()))

@@ -7,7 +7,7 @@ use sotto_testing::arbitrary;
 use sotto_wire::recipe::{
     AttributeType, Noise, Query, Randomizer, Recipe, RecipeVdaf, VectorQuery,
 };
-use sotto_wire::{BatchMode, FormatError, TaskExtension, taskprov};
+use sotto_wire::{BatchMode, TaskExtension, taskprov};
 
 /// A change and what it changes.
 type Named = (&'static str, fn(&mut Recipe));
