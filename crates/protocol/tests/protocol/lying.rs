@@ -116,12 +116,13 @@ fn choices(encoding: Encoding) -> Vec<Measurement> {
         Encoding::OneHot { length } => (0..length).map(Measurement::Histogram).collect(),
         Encoding::Vector { length, norm_bound } => {
             let bound = norm_bound as i64;
-            let along = |sign: i64| (0..length).map(|at| if at == 0 { sign * bound } else { 0 });
+            let along = |sign: i64| {
+                (0..length).map(move |at| if at == 0 { sign * bound } else { 0 }).collect()
+            };
             // As long as it may be in all directions at once.
             let part = (norm_bound as f64 / f64::from(length).sqrt()) as i64;
             let spread = vec![part; length as usize];
-            let along = [1, -1].map(|sign| along(sign).collect());
-            along.into_iter().chain([spread]).map(Measurement::Vector).collect()
+            [along(1), along(-1), spread].map(Measurement::Vector).into()
         }
         Encoding::Labels { length, most } => {
             // Without the bucket of the default, where there is one, and with it.
