@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_mistake_is_located_without_being_quoted() {
-        let error = parse("a = 1\nsecret = = 5\n").unwrap_err().to_string();
+        let error = parse("a = 1\nsecret = = 5\n", Path::new("")).unwrap_err().to_string();
         assert_eq!(error, "line 2 is not `name = value`");
     }
 }

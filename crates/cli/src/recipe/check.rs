@@ -54,7 +54,8 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
     }
     if let Some(privacy) = &found.privacy {
         output.title("privacy")?;
-        print_privacy(privacy, &row)?;
+        let noisy = found.contribution.as_ref().is_some_and(|one| one.is_noisy);
+        print_privacy(privacy, noisy, &row)?;
     }
     if let Some(contribution) = &found.contribution {
         output.title("one contribution")?;
@@ -78,7 +79,7 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
 
 type Row<'a> = dyn Fn(&str, &str) -> Result<()> + 'a;
 
-fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
+fn print_privacy(privacy: &Guarantee, noisy: bool, row: &Row<'_>) -> Result<()> {
     let delta = &privacy.delta;
     row("claimed", &format!("epsilon {} at delta {delta}", up(privacy.claimed_epsilon)))?;
     let computed = up(privacy.computed_epsilon);
@@ -113,7 +114,8 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
             "randomizer alone",
             &format!("epsilon {}, even if everybody else is malicious", up(local)),
         ),
-        None => row("randomizer alone", "none: what one device sends hides little or nothing"),
+        None if noisy => row("randomizer alone", "none: the noise of one device hides little"),
+        None => row("randomizer alone", "none: the exact value is sent"),
     }
 }
 

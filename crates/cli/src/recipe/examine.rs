@@ -18,7 +18,7 @@ use sotto_protocol::recipe::{
     needs_audience, sending_epsilon, set_claim, show_micro, sides,
 };
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Privacy, Probability, VectorQuery};
+use sotto_wire::recipe::{Privacy, Probability, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
@@ -111,6 +111,9 @@ pub(super) struct Contribution {
     /// projection, in units of the norm of the sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) projection_error: Option<f64>,
+    /// Whether the device adds its part of a noise.
+    #[serde(skip)]
+    pub(super) is_noisy: bool,
     /// What the mechanism does to a value, in words.
     #[serde(skip)]
     pub(super) effect: String,
@@ -438,6 +441,7 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
         vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
         report_bytes: report_bytes(&assessment.task().vdaf().sizes()),
         keep_probability: mechanism.keep_probability(),
+        is_noisy: matches!(recipe.randomizer, Randomizer::Gaussian { .. }),
         sides: sides(recipe)?.map(noise_sides).transpose()?,
         projection_error: match recipe.query.vectors() {
             Some(VectorQuery { dimension, compression: Some(compression), .. }) => {

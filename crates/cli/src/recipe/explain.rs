@@ -288,9 +288,14 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
         ));
     }
     let Some(local) = mechanism(recipe)?.local_epsilon() else {
+        let seen = match recipe.randomizer {
+            Randomizer::Gaussian { .. } => {
+                "your answer with the noise of one device, which hides little"
+            }
+            _ => "your exact answer",
+        };
         text.push(format!(
-            "If {leader} and {helper} combine their parts, they see your exact answer, though not whose \
-             it is."
+            "If {leader} and {helper} combine their parts, they see {seen}, though not whose it is."
         ));
         return Ok(text);
     };
