@@ -45,8 +45,8 @@ fn a_seed_stands_for_one_projection() {
         .iter()
         .map(|row| {
             let entry = |column: u64| {
-                let turned = (row & column).count_ones() as u64 + (signs >> column & 1);
-                if turned % 2 == 0 { 1.0 } else { -1.0 }
+                let turned = u64::from((row & column).count_ones()) + (signs >> column & 1);
+                if turned.is_multiple_of(2) { 1.0 } else { -1.0 }
             };
             (0..).zip(numbers).map(|(column, number)| entry(column) * number).sum::<f64>()
                 * (1.0 / 3f64.sqrt())

@@ -3,6 +3,7 @@
 
 use sotto_dp::recipe::{Contribution, Law, Terms, judge};
 
+use super::served::{Point, divergence_by_count, sums};
 use super::stream::Stream;
 use super::{Adjacency, SLACK, cases};
 
@@ -184,6 +185,67 @@ fn recipes_with_noise_of_devices_hold() {
     println!("{finite:?} finite, {redrawing:?} of them redrawn, {near:?} use a hundredth of delta");
     let enough = |count: &u32| *count >= cases(48) / 12;
     assert!(finite.iter().chain(&near).chain(&redrawing).all(enough), "{near:?} {redrawing:?}");
+}
+
+/// The same in the plane, for vectors in any direction and with dummies, which bring noise too. Here
+/// no report is drawn again.
+#[test]
+fn noise_of_devices_hides_vectors_in_every_direction() {
+    let mut stream = Stream::new(42);
+    let (mut finite, mut near) = ([0; 2], [0; 2]);
+    for case in 0..cases(40) {
+        let side = case as usize % 2;
+        let adjacency = [Adjacency::AddRemove, Adjacency::Replace][side];
+        let entry = |stream: &mut Stream| stream.whole(0, 4) as i64 - 2;
+        let own = [stream.whole(1, 2) as i64, entry(&mut stream)];
+        let norm = ((own[0] * own[0] + own[1] * own[1]) as f64).sqrt();
+        let each = stream.between(1.0, 1.6);
+        let others = stream.whole(3, 5);
+        let (rate, min_batch) = match adjacency {
+            Adjacency::AddRemove => (stream.spread(0.03, 0.3), stream.whole(4, 9)),
+            _ => (stream.between(0.7, 1.0), stream.whole(others, 2 * others + 2)),
+        };
+        let dummy_rate = if stream.whole(0, 1) == 0 { 0.0 } else { stream.between(0.02, 0.3) };
+        let delta = if side == 0 { stream.spread(3e-3, 0.1) } else { stream.spread(1e-4, 2e-2) };
+        let law = Law::DistributedGaussian {
+            sigma: each * (min_batch as f64).sqrt(),
+            contribution: Contribution::Vector { norm, dimension: 2 },
+            unit: 1,
+            dimension: 2,
+            adjacency,
+            redrawn: 0.0,
+        };
+        let terms = Terms { dummy_rate, ..Terms::new(law, rate, min_batch, 1) };
+        let found = judge(&terms, Some(2 * others + 1), delta).unwrap();
+        if !found.epsilon.is_finite() {
+            continue;
+        }
+        finite[side] += 1;
+        let one = report(0, each, i64::MAX >> 1);
+        let noise = |count: u64| {
+            let all = (1..count).fold(one.clone(), |sum, _| sum.and(&one));
+            (0..=all.reach).map(|x| all.at(x)).take_while(|mass| *mass > 1e-16).collect()
+        };
+        let opposite = own.map(|x| -x);
+        let mut worst = 0.0f64;
+        for theirs in [opposite, own, [-own[1], own[0]]] {
+            let crowd = vec![theirs; others as usize];
+            let with = |value: Point| sums(&[&crowd[..], &[value]].concat(), rate, dummy_rate);
+            let neighbour = match adjacency {
+                Adjacency::Replace => with(opposite),
+                _ => sums(&crowd, rate, dummy_rate),
+            };
+            for dishonest in [0, min_batch / 2] {
+                let (laws, least) = ([&with(own), &neighbour], min_batch - dishonest);
+                let truth = divergence_by_count(laws, true, &noise, least.max(1), found.epsilon);
+                assert!(truth <= delta * (1.0 + SLACK), "{terms:?} {others}: {found:?} {truth:e}");
+                worst = worst.max(truth / delta);
+            }
+        }
+        near[side] += u32::from(worst > 0.01);
+    }
+    println!("{finite:?} finite, {near:?} use a hundredth of delta");
+    assert!(finite.iter().chain(&near).all(|count| *count >= cases(40) / 12), "{near:?}");
 }
 
 /// A device that counted all of the noise would claim what does not hold: of four contributions two
