@@ -131,7 +131,6 @@ fn choices(encoding: Encoding) -> Vec<Measurement> {
             let sets = (0..=most.min(length - 1)).map(set).chain((0..=most).map(low));
             sets.map(Measurement::MultihotCountVec).collect()
         }
-        Encoding::Vector { .. } => panic!("not among them"),
     }
 }
 

@@ -29,6 +29,19 @@ pub(super) fn ternary_dots<F: ShareField>(
     (0..checks).map(dot).collect()
 }
 
+/// The sum of `coefficient` x `row` over all rows: the vector cut into rows as long as `first`, which
+/// is the first of them. The last row may be shorter.
+pub(super) fn combine_rows<F: ShareField>(first: &[F], vector: &[F], coefficients: &[F]) -> Vec<F> {
+    let mut sums = vec![F::zero(); first.len()];
+    let rows = std::iter::once(first).chain(vector.chunks(first.len().max(1)));
+    for (row, coefficient) in rows.zip(coefficients) {
+        for (sum, element) in sums.iter_mut().zip(row) {
+            *sum += *coefficient * *element;
+        }
+    }
+    sums
+}
+
 /// Integers in digits of 32 bits, one vector per digit, so that sums need no reduction.
 struct Lanes(Vec<Vec<u32>>);
 

@@ -10,6 +10,7 @@ use super::{Parameters, PineField};
 use crate::ConfigError;
 use crate::aggregate_share::ShareField;
 
+mod reference;
 mod wraparound;
 
 const CTX: &[u8] = b"some application";

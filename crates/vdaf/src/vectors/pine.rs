@@ -40,7 +40,7 @@ impl Stated {
     }
 
     /// Test vectors use small numbers of everything; any number of checks is allowed.
-    fn checked(&self, vdaf: &str) -> Result<(PineField, Parameters), VectorFailure> {
+    pub(super) fn checked(&self, vdaf: &str) -> Result<(PineField, Parameters), VectorFailure> {
         let error = |error: &str| VectorFailure::Parameters {
             vdaf: vdaf.to_owned(),
             error: error.to_owned(),
@@ -111,13 +111,13 @@ pub(super) fn run(vdaf: &str, file: &VectorFile) -> Result<(usize, usize), Vecto
     }
 }
 
-pub(super) struct PineSubject<F> {
+struct PineSubject<F> {
     stated: Stated,
     instance: Instance<F>,
 }
 
 impl<F: ShareField> PineSubject<F> {
-    pub(super) fn new(stated: Stated, parameters: Parameters) -> Self {
+    fn new(stated: Stated, parameters: Parameters) -> Self {
         Self { stated, instance: Instance::new(VECTOR_ID, parameters) }
     }
 }
