@@ -26,8 +26,24 @@ const HISTOGRAM_UNIT: u64 = 1 << 20;
 /// What stands for the claim of a recipe without one, where the mechanism needs one.
 const NO_CLAIM: (u64, f64) = (0, 1e-9);
 
+/// The largest norm of a vector in PINE's field of 64 bits.
+const MOST_NORM: u64 = 1 << 31;
+
 /// The mechanism of a recipe.
 pub fn mechanism(recipe: &Recipe) -> Result<Mechanism, Error> {
+    let mechanism = unbounded(recipe)?;
+    match mechanism.encoding() {
+        Encoding::Vector { norm_bound, .. } if norm_bound > MOST_NORM => Err(Error::OutOfRange {
+            name: "query.fraction_bits: the largest norm of a report",
+            value: norm_bound as f64,
+            range: "at most 2^31 units: use fewer fraction bits",
+        }),
+        _ => Ok(mechanism),
+    }
+}
+
+/// The same, of whatever norm.
+fn unbounded(recipe: &Recipe) -> Result<Mechanism, Error> {
     let answers = answers(recipe)?;
     if let Some(sigma_micro) = server_sigma(recipe)? {
         let adjacency = claimed_adjacency(&recipe.privacy);
@@ -73,10 +89,17 @@ pub(super) fn gaussian(
         delta,
         adjacency: claimed_adjacency(&recipe.privacy),
     };
-    match answers {
+    let found = match answers {
         Encoding::Vector { length, norm_bound } => Gaussian::vectors(length, norm_bound, &noise),
         answers => Gaussian::symbols(answers, HISTOGRAM_UNIT, &noise),
-    }
+    };
+    found.map_err(|error| match error {
+        // With the field, so that an author finds it.
+        Error::OutOfRange { name: "the noise of one device", value, range } => {
+            Error::OutOfRange { name: "randomizer.sigma: the noise of one device", value, range }
+        }
+        other => other,
+    })
 }
 
 /// Sigma of the noise of each aggregator, in millionths of the unit that is summed, if there is

@@ -18,9 +18,6 @@ use crate::recipe_file;
 const HUNDREDTH_MICRO: u64 = 10_000;
 const MOST_HUNDREDTHS: u64 = 800;
 
-/// The largest sigma that is tried in units of the clip, in millionths.
-const MOST_RELATIVE: u64 = 1_000_000_000;
-
 /// What protects answers. The claim has not been computed yet.
 pub(super) struct Protection {
     pub(super) randomizer: Randomizer,
@@ -36,7 +33,9 @@ impl NewArgs {
             let privacy = Privacy::InsecureUnbounded;
             return Ok(Protection { randomizer: Randomizer::None, noise: None, privacy });
         }
-        let on_device = query.vectors().is_some() || suggested_randomizer(query, 1).is_some();
+        let on_device = self.device_sigma.is_some()
+            || query.vectors().is_some()
+            || suggested_randomizer(query, 1).is_some();
         let with_noise = self.sigma.is_some() || !on_device;
         let (randomizer, noise) = match with_noise {
             true => (Randomizer::None, Some(self.noise(ask)?)),
@@ -136,12 +135,6 @@ fn calibrate_noise(
     target: u64,
 ) -> Result<()> {
     let of_devices = draft.noise.is_none();
-    // Above, noise on vectors may not fit into their units.
-    let most = if recipe.query.vectors().is_some() || of_devices {
-        MOST_RELATIVE
-    } else {
-        MAX_SIGMA_MICRO
-    };
     let mut meets = |sigma_micro: u64| -> Result<bool> {
         match of_devices {
             true => draft.randomizer = Randomizer::Gaussian { sigma_micro },
@@ -150,9 +143,13 @@ fn calibrate_noise(
         (recipe.randomizer, recipe.noise) = (draft.randomizer, draft.noise);
         claims(recipe, audience, target)
     };
-    let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, most);
-    if !meets(enough)? {
-        return Err(anyhow!("no noise reaches it")).hint("raise --epsilon");
+    // Upwards, since noise that is far too large does not fit into the units of vectors.
+    let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, MIN_SIGMA_MICRO);
+    while !meets(enough)? {
+        if enough >= MAX_SIGMA_MICRO {
+            return Err(anyhow!("no noise reaches it")).hint("raise --epsilon");
+        }
+        (below, enough) = (enough, enough.saturating_mul(2).min(MAX_SIGMA_MICRO));
     }
     while enough - below > (enough / 1_000).max(1) {
         // The geometric mean: the range has nine orders of magnitude.
@@ -164,7 +161,8 @@ fn calibrate_noise(
 
 /// Whether the recipe may claim this epsilon.
 fn claims(recipe: &Recipe, audience: Option<u64>, target: u64) -> Result<bool> {
-    let judged = judgement_to_claim(recipe, audience)?;
+    // Noise that is too small or too large for a mechanism reaches nothing.
+    let Ok(judged) = judgement_to_claim(recipe, audience) else { return Ok(false) };
     let judged = judged.map_or(f64::INFINITY, |judged| judged.epsilon);
     Ok(judged.is_finite() && published(judged)? <= target)
 }
