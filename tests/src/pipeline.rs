@@ -92,7 +92,8 @@ pub struct Pipeline {
     newest: u64,
 }
 
-/// A recipe without a claim that asks this, of devices that know their `region` and their `apps`.
+/// A recipe without a claim that asks this, of devices that know their `region`, their `apps` and
+/// their `trace`.
 pub fn asking(
     name: &str,
     query: Query,
@@ -101,8 +102,12 @@ pub fn asking(
     noise: Option<Noise>,
 ) -> Result<Recipe> {
     let mut recipe = recipe_at(name, now()?);
-    recipe.attributes =
-        [("region".parse()?, AttributeType::Int), ("apps".parse()?, AttributeType::Strings)].into();
+    recipe.attributes = [
+        ("region".parse()?, AttributeType::Int),
+        ("apps".parse()?, AttributeType::Strings),
+        ("trace".parse()?, AttributeType::Vector(8)),
+    ]
+    .into();
     recipe.privacy = Privacy::InsecureUnbounded;
     recipe.aggregation.min_batch = 1;
     (recipe.sampling, recipe.randomizer, recipe.noise) = (sampling, randomizer, noise);
@@ -320,7 +325,9 @@ impl Pipeline {
                 ensure!(found == expected, "{found:?} is not {expected:?}");
             }
             Some(Noise::ServerGaussian { sigma_micro }) => {
-                let sigma = sigma_micro as f64 / 1e6 * 2_f64.sqrt();
+                // That of vectors is in units of the clip.
+                let unit = mechanism(assessment.recipe())?.clip().unwrap_or(1);
+                let sigma = sigma_micro as f64 / 1e6 * 2_f64.sqrt() * unit as f64;
                 ensure!(found.count == batch.reports, "{} reports", found.count);
                 for (noisy, sum) in found.sums.as_slice().iter().zip(&batch.sums) {
                     let noise = (noisy - sum) as f64;

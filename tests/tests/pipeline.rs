@@ -6,9 +6,13 @@
 //! result as the coins in memory.
 
 use sotto_dp::mechanism::Value;
+use sotto_dp::mechanism::vector::clip;
 use sotto_protocol::expression::Value as Attribute;
+use sotto_protocol::recipe::projection;
 use sotto_tests::pipeline::{Group, Pipeline, asking};
-use sotto_wire::recipe::{Noise, Probability, Query, Randomizer, Recipe, Sampling};
+use sotto_wire::recipe::{
+    Compression, Noise, Probability, Query, Randomizer, Recipe, Sampling, VectorQuery,
+};
 
 /// Collections of each kind and mechanism.
 const RUNS: u64 = 5;
@@ -25,7 +29,11 @@ struct Kind {
 }
 
 fn group(attribute: Attribute, value: Value, devices: u64) -> Group {
-    let name = if matches!(attribute, Attribute::List(_)) { "apps" } else { "region" };
+    let name = match attribute {
+        Attribute::List(_) => "apps",
+        Attribute::Vector(_) => "trace",
+        _ => "region",
+    };
     Group { attributes: [(name.to_owned(), attribute)].into(), value, rate: part(1, 2), devices }
 }
 
@@ -36,6 +44,23 @@ fn having(apps: &[&str], labels: &[u32], devices: u64) -> Group {
 
 fn number(number: i64, value: Value, devices: u64) -> Group {
     group(Attribute::Int(number), value, devices)
+}
+
+/// Vectors of eight numbers of at most 2 together, as they are or as four.
+fn vectors(compression: Option<Compression>) -> VectorQuery {
+    let mapping = "trace".to_owned();
+    VectorQuery { dimension: 8, clip_micro: 2_000_000, fraction_bits: 10, mapping, compression }
+}
+
+/// Devices with these numbers, and what is sent of them.
+fn tracing(vectors: &VectorQuery, numbers: Vec<f64>, devices: u64) -> Group {
+    let query = Query::VectorSum(vectors.clone());
+    let projected = match projection(&query).unwrap() {
+        None => numbers.clone(),
+        Some(projection) => projection.project(&numbers),
+    };
+    let sent = clip(&projected, vectors.sent(), vectors.fraction_bits, 2 << 10);
+    group(Attribute::Vector(numbers.into()), Value::Vector(sent), devices)
 }
 
 fn region() -> String {
@@ -65,6 +90,14 @@ fn kinds() -> Vec<Kind> {
         mapping: "apps".to_owned(),
         fallback: vec![3],
     };
+    let (plain, packed) = (vectors(None), vectors(Some(Compression { dimension: 4, seed: 3 })));
+    let traces = |vectors: &VectorQuery| {
+        let long = vec![1.0, -1.0, 1.0, 0.5, 0.0, 0.0, 2.0, -3.0];
+        let short = (0..8).map(|at| f64::from(at) / 16.0 - 0.3).collect();
+        // One of another length is the zero vector.
+        let wrong = tracing(vectors, vec![1.0; 7], 2);
+        vec![tracing(vectors, long, 6), tracing(vectors, short, 6), wrong]
+    };
     let one_hot = |at, bucket, devices| number(at, Value::OneHot(bucket), devices);
     let kind = |name, query, groups| Kind { name, query, groups };
     vec![
@@ -82,6 +115,8 @@ fn kinds() -> Vec<Kind> {
                 having(&[], &[], 4),
             ],
         ),
+        kind("vectors", Query::VectorMean(plain.clone()), traces(&plain)),
+        kind("packed", Query::VectorSum(packed.clone()), traces(&packed)),
     ]
 }
 
@@ -111,6 +146,7 @@ fn questions() -> Vec<(Recipe, Vec<Group>)> {
         (response, None, "response"),
         (rappor, None, "rappor"),
         (geometry, None, "geometry"),
+        (Randomizer::Gaussian { sigma_micro: 8_000_000 }, None, "gaussian"),
         (Randomizer::None, noise, "servers"),
     ];
     let plain = Sampling::new(part(1, 2));
@@ -122,7 +158,10 @@ fn questions() -> Vec<(Recipe, Vec<Group>)> {
             // Dummies with two kinds. Rates depend on the answer with needles alone.
             let kinds = match which {
                 "plain" => kinds(),
-                "dummies" => kinds().into_iter().filter(|kind| kind.name == "histogram").collect(),
+                "dummies" => kinds()
+                    .into_iter()
+                    .filter(|kind| ["histogram", "vectors"].contains(&kind.name))
+                    .collect(),
                 _ => Vec::new(),
             };
             for Kind { name, query, groups } in
@@ -131,7 +170,11 @@ fn questions() -> Vec<(Recipe, Vec<Group>)> {
                 let fits =
                     randomizer == Randomizer::None || randomizer.queries().contains(&query.kind());
                 let dummies = sampling.dummy_rate.is_zero()
-                    || matches!(randomizer, Randomizer::None | Randomizer::Rappor { .. });
+                    || !matches!(
+                        randomizer,
+                        Randomizer::RandomizedResponse { .. }
+                            | Randomizer::ProjectiveGeometry { .. }
+                    );
                 if fits && dummies {
                     let name = format!("{name}-{mechanism}-{which}");
                     let recipe = asking(&name, query, sampling, randomizer, noise).unwrap();
@@ -146,9 +189,10 @@ fn questions() -> Vec<(Recipe, Vec<Group>)> {
 #[test]
 fn the_parties_give_the_result_of_the_same_coins_in_memory() {
     let (recipes, groups): (Vec<_>, Vec<_>) = questions().into_iter().unzip();
-    // Six kinds exact and with noise, two with randomized response, three with RAPPOR, two with
-    // geometry, and needles with all but randomized response; then with dummies and with two rates.
-    assert_eq!(recipes.len(), 2 * 6 + 2 + 3 + 2 + 4 + 6 + 4);
+    // Eight kinds exact and with noise, two with randomized response, three with RAPPOR, two with
+    // geometry, three with noise of the devices, and needles with all but randomized response and
+    // that noise; then with dummies and with two rates.
+    assert_eq!(recipes.len(), 2 * 8 + 2 + 3 + 2 + 3 + 4 + 10 + 4);
     let pipeline = Pipeline::start(recipes).unwrap();
     let mut batches = Vec::new();
     for (index, groups) in groups.iter().enumerate() {

@@ -32,7 +32,7 @@ use self::stories::{STORIES, Story};
 use crate::chart::{Shape, chart};
 use crate::output::{Outcome, Output, WithHint, columns};
 use crate::random;
-use crate::result::OutArgs;
+use crate::result::{OutArgs, about, curve};
 
 /// Runs everything in one process.
 #[derive(Debug, Args)]
@@ -205,7 +205,14 @@ impl DemoArgs {
         output.line("")?;
         let heading = if self.recipe.is_some() { "answer" } else { self.story.heading };
         let shape = Shape { noise: false, bars: result.buckets.len() > 1 };
-        print_chart(output, heading, &result.buckets, shape)?;
+        match &result.coordinates {
+            Some(coordinates) => {
+                output.line(output.bold(&format!("  {heading}")))?;
+                curve(output, coordinates)?;
+                output.prose(about(coordinates))?;
+            }
+            None => print_chart(output, heading, &result.buckets, shape)?,
+        }
         if !result.statistics.is_empty() {
             output.line("")?;
             // Their units differ.

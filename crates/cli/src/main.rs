@@ -16,12 +16,14 @@ mod keys;
 mod log;
 mod log_source;
 mod logging;
+mod npy;
 mod output;
 #[cfg(test)]
 #[allow(dead_code, reason = "the tests of the program as a process use the rest")]
 #[path = "../tests/pages.rs"]
 mod pages;
 mod patience;
+mod plot;
 mod private_file;
 mod problem_words;
 mod random;

@@ -9,7 +9,7 @@ use sotto_crypto::note;
 use sotto_protocol::recipe::{needs_audience, recipe_vdaf};
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{
-    Aggregator, EndorsedKey, KeyDraft, PartiesDraft, TokensDraft, parse_whole, place_of,
+    Aggregator, EndorsedKey, KeyDraft, PartiesDraft, RecipeVdaf, TokensDraft, parse_whole, place_of,
 };
 use sotto_wire::{
     Entry, EntryId, EntryKind, KeyName, KeySet, PublicKey, Recipe, RecipeDraft, Role, Signer,
@@ -284,10 +284,6 @@ pub(crate) fn kind_words(kind: EntryKind) -> &'static str {
 /// have yet.
 pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
     let author = draft.author.clone().map_or_else(stand_in, Ok)?;
-    let vdaf = match draft.vdaf {
-        Some(vdaf) => vdaf,
-        None => recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?,
-    };
     let expires = draft.when.closes;
     // Has the form of a key, but is not usable as one.
     let [first, second] =
@@ -303,7 +299,18 @@ pub(crate) fn with_stand_ins(mut draft: RecipeDraft) -> Result<Recipe> {
             *key = KeyDraft::Endorsed(stand_in);
         }
     }
-    Ok(draft.complete(author, vdaf)?)
+    complete(draft, author)
+}
+
+/// The recipe of a draft that lacks no more than its author and its VDAF, which is computed.
+pub(crate) fn complete(draft: RecipeDraft, author: Signer) -> Result<Recipe> {
+    if let Some(vdaf) = draft.vdaf {
+        return Ok(draft.complete(author, vdaf)?);
+    }
+    let mut recipe = draft.complete(author, RecipeVdaf::Prio3Count)?;
+    recipe.aggregation.vdaf = recipe_vdaf(&recipe)?;
+    recipe.check()?;
+    Ok(recipe)
 }
 
 /// A placeholder for the author of a draft that is not signed yet. It is never published.

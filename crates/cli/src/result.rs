@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use crate::output::{Outcome, Output};
 
 pub(crate) use self::file::OutArgs;
-pub(crate) use self::shown::print;
+pub(crate) use self::shown::{about, curve, print};
 
 /// Shows and compares results that were kept.
 #[derive(Debug, Args)]

@@ -175,6 +175,53 @@ fn a_mean_is_shown_beside_the_true_one() {
     assert!([sum, devices, mean].into_iter().all(|row| is_near(row, 6.0)), "{result}");
 }
 
+/// Each of 48 coordinates is six standard errors of the noise and the sampling away in fewer than one
+/// of 10^7 runs, and their errors allow for more than there is.
+#[test]
+fn a_vector_is_shown_beside_the_true_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("day.json");
+    let kept = kept.to_str().unwrap();
+    let output = demo(&["vectors", "--json", "--seed", "7", "--devices", "200", "--out", kept]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = json(&output);
+    assert_eq!(result["buckets"], serde_json::json!([]));
+    let column = |name: &str| -> Vec<f64> {
+        let column = result["coordinates"][name].as_array().unwrap().iter();
+        column.map(|one| one.as_f64().unwrap()).collect()
+    };
+    let (truths, estimates, errors) = (column("truths"), column("estimates"), column("errors"));
+    assert_eq!((truths.len(), estimates.len(), errors.len()), (48, 48, 48));
+    for ((truth, estimate), error) in truths.iter().zip(&estimates).zip(&errors) {
+        assert!((truth - estimate).abs() < 6.0 * error, "{truth} {estimate} {error}");
+    }
+    let squares = truths.iter().zip(&estimates).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+    let rms = result["coordinates"]["rms_error"].as_f64().unwrap();
+    assert!((squares / 48.0).sqrt() < 2.0 * rms, "{squares} {rms}");
+    let [devices, norm] = [&result["statistics"][0], &result["statistics"][1]];
+    assert_eq!((&devices["label"], &norm["label"]), (&"devices".into(), &"norm".into()));
+    assert!(is_near(devices, 6.0) && is_near(norm, 6.0), "{norm}");
+
+    let shown = Command::new(env!("CARGO_BIN_EXE_sotto"))
+        .args(["result", "show", kept])
+        .args(["--out", folder.path().join("day.npy").to_str().unwrap()])
+        .args(["--out", folder.path().join("day.parquet").to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(shown.status.code(), Some(0), "{}", String::from_utf8_lossy(&shown.stderr));
+    let text = String::from_utf8(shown.stdout).unwrap();
+    for part in ["●", "░", "norm", "48 coordinates", "fraction bits 15", "gaussian"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    fits(&text);
+    let bytes = std::fs::read(folder.path().join("day.npy")).unwrap();
+    let numbers: Vec<f64> = bytes[bytes.len() - 48 * 8..]
+        .chunks_exact(8)
+        .map(|number| f64::from_le_bytes(number.try_into().unwrap()))
+        .collect();
+    assert!(numbers.iter().zip(&estimates).all(|(a, b)| (a - b).abs() < 1e-9));
+}
+
 #[test]
 fn the_words_fit_the_mechanism() {
     let output = demo(&["sleep", "--devices", "60", "--seed", "1"]);

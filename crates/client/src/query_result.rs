@@ -10,6 +10,7 @@
 //! minimum batch nobody learns anything, and above it only the count.
 
 mod compare;
+mod coordinates;
 mod json;
 mod row;
 mod statistics;
@@ -18,7 +19,7 @@ mod table;
 
 use serde::{Deserialize, Serialize};
 use sotto_dp::Error;
-use sotto_dp::mechanism::{Collected as Batch, onto_simplex};
+use sotto_dp::mechanism::{Collected as Batch, Mechanism, onto_simplex};
 use sotto_protocol::Task;
 use sotto_protocol::recipe::{mechanism, rates};
 use sotto_vdaf::AggregateResult;
@@ -28,6 +29,7 @@ use sotto_wire::{BatchMode, EntryId, KeyName, ListedInterval, Recipe, TaskId};
 use crate::Collected;
 
 pub use compare::{Comparison, Incomparable, RowDifference};
+pub use coordinates::Coordinates;
 pub use json::{FORMAT, ReadError};
 pub use row::{Noise, Row};
 pub use table::{Cells, Column};
@@ -108,8 +110,11 @@ pub struct Meaning {
     pub adjacency: Option<Neighbours>,
     /// The level of the intervals, [`LEVEL`].
     pub level: f64,
-    /// What was counted or summed.
+    /// What was counted or summed; empty for vectors.
     pub buckets: Vec<Row>,
+    /// The vector, if vectors were summed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinates: Option<Coordinates>,
     /// What is computed from it: a mean, quantiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statistics: Vec<Row>,
@@ -133,6 +138,10 @@ pub enum Kind {
     MultiHistogram,
     /// How many devices have each label other than one that almost all have.
     SparseHistogram,
+    /// The sum of a vector per device.
+    VectorSum,
+    /// The mean of a vector per device.
+    VectorMean,
 }
 
 /// Which data sets are neighbours.
@@ -195,6 +204,7 @@ impl QueryResult {
     /// What was counted or summed. Without a recipe, the sums themselves, which are exact.
     pub fn buckets(&self) -> Vec<Row> {
         match &self.meaning {
+            Some(Meaning { coordinates: Some(coordinates), .. }) => coordinates.rows().collect(),
             Some(meaning) => meaning.buckets.clone(),
             None => {
                 let sums = self.sums.as_slice().iter().enumerate();
@@ -203,8 +213,17 @@ impl QueryResult {
         }
     }
 
+    /// The estimates alone, in order: of the coordinates, or of the buckets.
+    pub fn estimates(&self) -> Vec<f64> {
+        match &self.meaning {
+            Some(Meaning { coordinates: Some(coordinates), .. }) => coordinates.estimates.clone(),
+            _ => self.buckets().into_iter().map(|row| row.estimate).collect(),
+        }
+    }
+
     /// Adds consistent estimates beside the unbiased ones: not negative, not more than there are
     /// devices, and adding up to the number of devices where each device is in exactly one bucket.
+    /// Vectors have none.
     ///
     /// That number is the one that the count of reports implies. The author's `population` is a
     /// guess, and estimates must not be bent towards it.
@@ -233,9 +252,16 @@ impl Meaning {
         let reports = collection.report_count;
         let batch = Batch { sums, reports, sampling: rates(recipe), level: LEVEL };
         let mechanism = mechanism(recipe)?;
-        let found = mechanism.estimates(&batch)?;
-        let rows = found.iter().enumerate();
-        let parameters = mechanism.words().parameters;
+        let (coordinates, buckets, statistics) =
+            match coordinates::of(&recipe.query, &mechanism, &batch)? {
+                Some((coordinates, statistics)) => (Some(coordinates), Vec::new(), statistics),
+                None => {
+                    let found = mechanism.estimates(&batch)?;
+                    let row = |(at, one)| Row::estimated(label(&recipe.query, at), one);
+                    let rows = found.iter().enumerate().map(row).collect();
+                    (None, rows, statistics::of(&recipe.query, &mechanism, &batch)?)
+                }
+            };
         let (epsilon, delta, adjacency) = match &recipe.privacy {
             Privacy::Claim { epsilon_micro, delta, adjacency, .. } => {
                 let neighbours = match adjacency {
@@ -262,16 +288,14 @@ impl Meaning {
             dummy_rate: Some(recipe.sampling.dummy_rate.to_f64()).filter(|rate| *rate > 0.0),
             cover: recipe.sampling.cover.to_f64(),
             mechanism: mechanism.kind().to_owned(),
-            parameters: parameters
-                .into_iter()
-                .map(|one| Parameter { name: one.name.to_owned(), value: one.micro as f64 / 1e6 })
-                .collect(),
+            parameters: parameters(recipe, &mechanism),
             epsilon,
             delta,
             adjacency,
             level: LEVEL,
-            buckets: rows.map(|(at, one)| Row::estimated(label(&recipe.query, at), one)).collect(),
-            statistics: statistics::of(&recipe.query, &mechanism, &batch)?,
+            buckets,
+            coordinates,
+            statistics,
         })
     }
 
@@ -293,7 +317,27 @@ fn kind(query: &Query) -> Kind {
         Query::Quantiles { .. } => Kind::Quantiles,
         Query::MultiHistogram { .. } => Kind::MultiHistogram,
         Query::SparseHistogram { .. } => Kind::SparseHistogram,
+        Query::VectorSum(_) => Kind::VectorSum,
+        Query::VectorMean(_) => Kind::VectorMean,
     }
+}
+
+/// The parameters of the mechanism, and how vectors became whole numbers.
+fn parameters(recipe: &Recipe, mechanism: &Mechanism) -> Vec<Parameter> {
+    let named = |name: &str, value| Parameter { name: name.to_owned(), value };
+    let own = mechanism.words().parameters;
+    let own = own.into_iter().map(|one| named(one.name, one.micro as f64 / 1e6));
+    let vectors = recipe.query.vectors().into_iter().flat_map(|vectors| {
+        let sent = vectors.compression.map(|one| named("numbers sent", one.dimension.into()));
+        let seed = vectors.compression.map(|one| named("seed", one.seed as f64));
+        [
+            Some(named("clip", vectors.clip_micro as f64 / 1e6)),
+            Some(named("fraction bits", vectors.fraction_bits.into())),
+            sent,
+            seed,
+        ]
+    });
+    own.chain(vectors.flatten()).collect()
 }
 
 fn label(query: &Query, index: usize) -> String {

@@ -3,9 +3,9 @@
 //! Literals of type bool, int and string; declared attributes; `==` and `!=` between values of the
 //! same type, `<`, `<=`, `>`, `>=` between ints or strings; `&&`, `||`, `!`; `+`, `-`, `*`, `/`,
 //! `%` and unary minus on ints; `in` a list of literals of one type, or an attribute that is a list
-//! of strings; `c ? a : b`; a list of ints and strings as the result. Comments are skipped. Calls,
-//! macros, field selection, maps, floating point and the rest of CEL are rejected on the syntax
-//! tree, with the construct and its position.
+//! of strings; `c ? a : b`; a list of ints and strings, or an attribute that is a vector, as the
+//! result. Comments are skipped. Calls, macros, field selection, maps, floating point and the rest
+//! of CEL are rejected on the syntax tree, with the construct and its position.
 //!
 //! The text goes through four steps. `scan` bounds what the parser may meet, since an author's text
 //! must not exhaust a device's stack. The crate `cel` parses. `check` turns the syntax tree into
@@ -19,6 +19,7 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use cel::parser::Parser;
 use sotto_wire::AttributeType;
@@ -57,16 +58,19 @@ pub enum Type {
     String,
     /// A list; as an attribute, of texts.
     List,
+    /// A vector of so many coordinates.
+    Vector(u32),
 }
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bool => "bool",
-            Self::Int => "int",
-            Self::String => "string",
-            Self::List => "list",
-        })
+        match self {
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::String => f.write_str("string"),
+            Self::List => f.write_str("list"),
+            Self::Vector(length) => write!(f, "vector({length})"),
+        }
     }
 }
 
@@ -77,6 +81,7 @@ impl From<AttributeType> for Type {
             AttributeType::Int => Self::Int,
             AttributeType::String => Self::String,
             AttributeType::Strings => Self::List,
+            AttributeType::Vector(length) => Self::Vector(length),
         }
     }
 }
@@ -92,7 +97,36 @@ pub enum Value {
     String(String),
     /// A list of ints and texts; as an attribute, of texts alone.
     List(Vec<Value>),
+    /// A vector.
+    Vector(Vector),
 }
+
+/// The coordinates of a vector, which may be a million numbers: copies share them. They may be
+/// infinite or not a number, which the language never looks at.
+#[derive(Clone)]
+pub struct Vector(Arc<[f64]>);
+
+impl Vector {
+    /// The coordinates.
+    pub fn as_slice(&self) -> &[f64] {
+        &self.0
+    }
+}
+
+impl From<Vec<f64>> for Vector {
+    fn from(coordinates: Vec<f64>) -> Self {
+        Self(coordinates.into())
+    }
+}
+
+/// By bits, so that every vector equals itself.
+impl PartialEq for Vector {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.iter().map(|one| one.to_bits()).eq(other.0.iter().map(|one| one.to_bits()))
+    }
+}
+
+impl Eq for Vector {}
 
 impl Value {
     /// Its type.
@@ -102,6 +136,9 @@ impl Value {
             Self::Int(_) => Type::Int,
             Self::String(_) => Type::String,
             Self::List(_) => Type::List,
+            Self::Vector(vector) => {
+                Type::Vector(u32::try_from(vector.as_slice().len()).unwrap_or(u32::MAX))
+            }
         }
     }
 }

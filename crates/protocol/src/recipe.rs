@@ -11,6 +11,8 @@ mod derive;
 mod judging;
 mod measure;
 mod mechanism;
+mod projection;
+mod sides;
 pub mod windows;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use rand_core::CryptoRng;
 use sotto_dp::Error;
 use sotto_dp::crowd::Crowd;
 use sotto_dp::mechanism::{Collected, Estimate, Mechanism, Value as Answer};
+use sotto_dp::projection::Projection;
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{AttributeName, AttributeType, Probability, Query, Recipe};
 use sotto_wire::{EntryId, Role};
@@ -26,9 +29,14 @@ use sotto_wire::{EntryId, Role};
 pub use self::derive::derive_task;
 use self::judging::price;
 pub use self::judging::{
-    Cost, colluding, judgement, judgement_of, judgement_of_unseen, needs_audience, sending_epsilon,
+    Cost, colluding, judgement, judgement_of, judgement_of_unseen, judgement_to_claim,
+    needs_audience, sending_epsilon,
 };
-pub use self::mechanism::{derive_vdaf, mechanism, rates, recipe_vdaf, suggested_randomizer};
+pub use self::mechanism::{
+    derive_vdaf, mechanism, rates, recipe_vdaf, set_claim, suggested_randomizer,
+};
+pub use self::projection::projection;
+pub use self::sides::{Side, Sides, sides};
 use self::windows::{least_share, sending_rate};
 use crate::admission::{Check, Silence};
 use crate::expression::{Attributes, Expression, Reason, Type, Value};
@@ -46,6 +54,7 @@ pub struct Assessment {
     mapping: Expression,
     predicate: Option<Expression>,
     mechanism: Mechanism,
+    projection: Option<Projection>,
     privacy: Option<Cost>,
     leader_token: Option<TokenTerms>,
     helper_token: Option<TokenTerms>,
@@ -88,6 +97,8 @@ impl Assessment {
         }
         let mechanism = mechanism(&recipe)
             .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
+        let projection = projection(&recipe.query)
+            .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
         let privacy = price(&recipe, certified)?;
         let [leader_token, helper_token] = [Role::Leader, Role::Helper].map(|role| {
             TokenTerms::of(&recipe, role)
@@ -100,6 +111,7 @@ impl Assessment {
             mapping,
             predicate,
             mechanism,
+            projection,
             privacy,
             leader_token: leader_token?,
             helper_token: helper_token?,
@@ -165,8 +177,12 @@ impl Assessment {
     pub fn answer(&self, attributes: &Attributes) -> Answer {
         let query = &self.recipe.query;
         let value = self.mapping.evaluate(attributes).ok();
-        let answer = value.and_then(|value| measure::meaning(query, &value));
+        let answer = value.and_then(|value| self.meaning(&value));
         answer.unwrap_or_else(|| measure::fallback(query))
+    }
+
+    fn meaning(&self, value: &Value) -> Option<Answer> {
+        measure::meaning(&self.recipe.query, self.projection.as_ref(), value)
     }
 
     /// The probability with which a device with these attributes takes part.
@@ -201,7 +217,7 @@ impl Assessment {
     pub fn fallback_reason(&self, attributes: &Attributes) -> Option<String> {
         match self.mapping.evaluate(attributes) {
             Err(error) => Some(error.to_string()),
-            Ok(value) if measure::meaning(&self.recipe.query, &value).is_some() => None,
+            Ok(value) if self.meaning(&value).is_some() => None,
             Ok(_) => Some("the mapping gives a value that is counted nowhere".to_owned()),
         }
     }
@@ -245,7 +261,9 @@ pub fn check_mapping(
     let (found, expected) = (mapping.result_type(), measure::mapping_types(query));
     if !expected.contains(&found) {
         let names: Vec<String> = expected.iter().map(ToString::to_string).collect();
-        let instead = match (found, expected) {
+        let instead = match (found, &expected[..]) {
+            (_, [Type::Vector(_)]) => "write the name of an attribute of this type",
+            (Type::Vector(_), _) => "only a query of vectors can use one",
             (_, [Type::List]) => "write it in brackets: `[value]`",
             (Type::List, [Type::Bool]) => "write `'text' in list`",
             (Type::Bool | Type::List, _) => "write `condition ? value : other value`",

@@ -23,6 +23,8 @@ fn declared() -> BTreeMap<String, Type> {
         ("s", Type::String),
         ("t", Type::String),
         ("l", Type::List),
+        ("v", Type::Vector(3)),
+        ("w", Type::Vector(3)),
     ];
     types.into_iter().map(|(name, of)| (name.to_owned(), of)).collect()
 }

@@ -10,6 +10,7 @@ mod input_shares;
 mod lying;
 mod noise;
 mod one_sided;
+mod poisoning;
 mod receipts;
 mod release;
 mod retries;

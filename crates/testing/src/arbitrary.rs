@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use rand_core::Rng;
 
 use sotto_wire::limits::{
-    MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECEIPTS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN,
-    MAX_SIGMA_MICRO, MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_SIGMA_MICRO, MIN_TOKEN_KEY_LEN,
+    MAX_DIMENSION, MAX_INTEGER, MAX_KEY_SET_CONFIGS, MAX_RECEIPTS, MAX_RECIPE_LIFE_S,
+    MAX_RECIPE_NAME_LEN, MAX_SIGMA_MICRO, MAX_TOKEN_KEY_LEN, MAX_WINDOW_S, MIN_DIMENSION,
+    MIN_SIGMA_MICRO, MIN_TOKEN_KEY_LEN,
 };
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
@@ -136,8 +137,14 @@ fn hpke_configs(rng: &mut dyn Rng) -> Vec<String> {
 }
 
 fn attributes(rng: &mut dyn Rng) -> Attributes {
-    let types =
-        [AttributeType::Bool, AttributeType::Int, AttributeType::String, AttributeType::Strings];
+    let vector = AttributeType::Vector(number(MIN_DIMENSION, MAX_DIMENSION, rng) as u32);
+    let types = [
+        AttributeType::Bool,
+        AttributeType::Int,
+        AttributeType::String,
+        AttributeType::Strings,
+        vector,
+    ];
     let count = *pick(&[0, 1, 2, 3, 5, 8, 64], rng);
     (0..count)
         .filter_map(|_| {
@@ -170,8 +177,10 @@ fn sampling(query: &Query, randomizer: &Randomizer, rng: &mut dyn Rng) -> Sampli
         let other = probability(rng);
         (rate, default_rate) = (rate.max(other), Some(rate.min(other)));
     }
-    let dummies =
-        matches!(randomizer, Randomizer::None | Randomizer::Rappor { .. }) && chance(2, rng);
+    let dummies = !matches!(
+        randomizer,
+        Randomizer::RandomizedResponse { .. } | Randomizer::ProjectiveGeometry { .. }
+    ) && chance(2, rng);
     Sampling {
         rate,
         default_rate,
@@ -186,6 +195,7 @@ fn vdaf(query: &Query, randomizer: &Randomizer, rng: &mut dyn Rng) -> RecipeVdaf
         Query::Sum { max, .. } | Query::Mean { max, .. } => {
             return RecipeVdaf::Prio3Sum { max_measurement: *max };
         }
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => return pine(vectors.sent(), rng),
         _ => (query.buckets().unwrap_or_default(), query.buckets().unwrap_or_default().into()),
     };
     let chunk_length = number(1, u64::from(length), rng) as u32;
@@ -193,6 +203,7 @@ fn vdaf(query: &Query, randomizer: &Randomizer, rng: &mut dyn Rng) -> RecipeVdaf
         (Query::Histogram { .. } | Query::Quantiles { .. }, Randomizer::None) => {
             RecipeVdaf::Prio3Histogram { length, chunk_length }
         }
+        (_, Randomizer::Gaussian { .. }) => pine(length, rng),
         (_, Randomizer::RandomizedResponse { .. } | Randomizer::ProjectiveGeometry { .. }) => {
             RecipeVdaf::Prio3Histogram { length, chunk_length }
         }
@@ -200,6 +211,15 @@ fn vdaf(query: &Query, randomizer: &Randomizer, rng: &mut dyn Rng) -> RecipeVdaf
             let max_weight = number(1, max, rng);
             RecipeVdaf::Prio3MultihotCountVec { length, chunk_length, max_weight }
         }
+    }
+}
+
+fn pine(dimension: u32, rng: &mut dyn Rng) -> RecipeVdaf {
+    RecipeVdaf::Pine64 {
+        dimension,
+        norm_bound: number(1, MAX_INTEGER, rng),
+        chunk_length: number(1, MAX_DIMENSION, rng) as u32,
+        chunk_length_norm_equality: number(1, MAX_DIMENSION, rng) as u32,
     }
 }
 
@@ -225,10 +245,12 @@ fn privacy(rng: &mut dyn Rng) -> Privacy {
 /// A randomizer for this query.
 fn randomizer(query: &Query, rng: &mut dyn Rng) -> Randomizer {
     let epsilon_micro = number(1, MAX_INTEGER, rng);
+    let most_sigma = if chance(2, rng) { MAX_SIGMA_MICRO } else { 20_000_000 };
     let all = [
         Randomizer::RandomizedResponse { epsilon_micro },
         Randomizer::Rappor { epsilon_micro },
         Randomizer::ProjectiveGeometry { epsilon_micro },
+        Randomizer::Gaussian { sigma_micro: number(1, most_sigma, rng) },
     ];
     let fitting: Vec<_> = all.iter().filter(|one| one.queries().contains(&query.kind())).collect();
     if fitting.is_empty() || chance(4, rng) { Randomizer::None } else { **pick(&fitting, rng) }

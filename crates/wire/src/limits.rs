@@ -127,6 +127,15 @@ pub const MIN_BUCKETS: u64 = 2;
 /// The most buckets of a histogram: the leader's share stays below 2 MiB.
 pub const MAX_BUCKETS: u64 = 100_000;
 
+/// The fewest coordinates of a vector. One is a number.
+pub const MIN_DIMENSION: u64 = 2;
+
+/// The most coordinates of a vector: a report of 8 MiB.
+pub const MAX_DIMENSION: u64 = 1 << 20;
+
+/// The most fraction bits of a coordinate: the norm of a vector must stay below 2^31 units.
+pub const MAX_FRACTION_BITS: u64 = 30;
+
 /// The most quantiles that a query asks for: every percent, and one more.
 pub const MAX_QUANTILES: u64 = 100;
 

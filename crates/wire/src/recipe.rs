@@ -36,7 +36,7 @@ pub use check::url as check_url;
 pub use key_set::{KEY_SET_SCHEMA, KeySet};
 pub use noise::Noise;
 pub use population_result::{POPULATION_RESULT_SCHEMA, PopulationResult};
-pub use query::Query;
+pub use query::{Compression, Query, VectorQuery};
 pub use randomizer::Randomizer;
 pub use receipt::{RECEIPT_SCHEMA, Receipt};
 pub use sampling::Sampling;
@@ -166,6 +166,17 @@ pub enum RecipeVdaf {
         chunk_length: u32,
         /// In how many buckets one device may be.
         max_weight: u64,
+    },
+    /// Adds vectors of bounded norm, in a field of 64 bits.
+    Pine64 {
+        /// How many coordinates there are.
+        dimension: u32,
+        /// The largest norm (L2), in units of `2^-fraction_bits`.
+        norm_bound: u64,
+        /// How many elements the main proof groups together.
+        chunk_length: u32,
+        /// How many elements the proof of the norm groups together.
+        chunk_length_norm_equality: u32,
     },
 }
 

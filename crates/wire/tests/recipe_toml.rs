@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{Noise, Privacy, Randomizer};
+use sotto_wire::recipe::{Noise, Privacy, Query, Randomizer};
 use sotto_wire::{Probability, Recipe, RecipeDraft};
 
 const PAGE: &str = include_str!("../../../docs/recipe-format.md");
@@ -364,4 +364,93 @@ fn probabilities_have_one_form() {
     assert!(Probability::new(1, 0).is_err());
     assert!(Probability::new(1, 1 << 53).is_err());
     assert_eq!(Probability::reduced(1 << 53, 1 << 54), Probability::new(1, 2));
+}
+
+/// A recipe about vectors: these lines of the query, this randomizer and this noise.
+fn about_vectors(query: &str, protection: &str) -> Result<Recipe, String> {
+    let (before, rest) = example().split_once("[query]").unwrap();
+    let (_, after) = rest.split_once("[aggregation]").unwrap();
+    let query = format!("[query]\nkind = \"vector_sum\"\nmapping = \"emoji\"\n{query}\n");
+    let text = format!("{before}{query}\n{protection}\n[aggregation]{after}");
+    let text = text.replace("emoji = \"string\"", "emoji = \"vector(64)\"");
+    Recipe::from_toml(&text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn vectors_have_their_rules() {
+    const GAUSSIAN: &str = "[randomizer]\nkind = \"gaussian\"\nsigma = 1.5\n";
+    let plain = "dimension = 64\nclip = 0.5";
+    let recipe = about_vectors(plain, GAUSSIAN).unwrap();
+    let Query::VectorSum(vectors) = &recipe.query else { panic!("{:?}", recipe.query) };
+    assert_eq!((vectors.clip_micro, vectors.fraction_bits, vectors.sent()), (500_000, 15, 64));
+    assert_eq!(recipe.randomizer, Randomizer::Gaussian { sigma_micro: 1_500_000 });
+    let json = String::from_utf8(recipe.to_json()).unwrap();
+    for part in [
+        r#""attributes":{"emoji":"vector(64)"}"#,
+        r#""query":{"clip_micro":500000,"dimension":64,"fraction_bits":15,"kind":"vector_sum","mapping":"emoji"}"#,
+        r#""randomizer":{"kind":"gaussian","sigma_micro":1500000}"#,
+    ] {
+        assert!(json.contains(part), "{part}: {json}");
+    }
+    let many = about_vectors("dimension = 100_001\nclip = 1", GAUSSIAN).unwrap();
+    assert_eq!(many.query.vectors().unwrap().fraction_bits, 20);
+    let packed =
+        format!("{plain}\nfraction_bits = 9\ncompression = {{ dimension = 16, seed = 7 }}");
+    let packed = about_vectors(&packed, GAUSSIAN).unwrap();
+    assert_eq!(packed.query.vectors().unwrap().sent(), 16);
+    let json = String::from_utf8(packed.to_json()).unwrap();
+    assert!(json.contains(r#""compression":{"dimension":16,"seed":7}"#), "{json}");
+    assert_eq!(Recipe::from_toml(&packed.to_toml()).unwrap(), packed);
+    let servers = "[randomizer]\nkind = \"none\"\n[noise]\nkind = \"server_gaussian\"\nsigma = 2\n";
+    about_vectors(plain, servers).unwrap();
+
+    let none = "[randomizer]\nkind = \"none\"\n";
+    let response = "[randomizer]\nkind = \"rappor\"\nepsilon = 1\n";
+    let both = format!("{GAUSSIAN}[noise]\nkind = \"server_gaussian\"\nsigma = 2\n");
+    for (query, protection, part) in [
+        ("clip = 1", none, "query.dimension: is missing"),
+        ("dimension = 64", none, "query.clip: is missing"),
+        ("dimension = 64\nclip = -1", none, "query.clip: \"-1\" is not a number"),
+        ("dimension = 64\nclip = 0", none, "query.clip_micro must be at least 1"),
+        ("dimension = 1\nclip = 1", none, "query.dimension must be from 2 to 1048576, not 1"),
+        ("dimension = 2000000\nclip = 1", none, "query.dimension must be from 2 to 1048576"),
+        (
+            "dimension = 64\nclip = 1\nfraction_bits = 31",
+            none,
+            "query.fraction_bits must be from 0",
+        ),
+        ("dimension = 64\nclip = 1\nfallback = 0", none, "query.fallback: is unknown"),
+        (
+            "dimension = 64\nclip = 1\ncompression = { dimension = 64, seed = 1 }",
+            none,
+            "query.compression.dimension must be from 1 to 63, not 64",
+        ),
+        (
+            "dimension = 64\nclip = 1\ncompression = { dimension = 8 }",
+            none,
+            "query.compression.seed: is missing",
+        ),
+        (plain, response, "randomizer.kind rappor needs query.kind"),
+        (plain, "[randomizer]\nkind = \"gaussian\"\n", "randomizer.sigma: is missing"),
+        (plain, "[randomizer]\nkind = \"gaussian\"\nsigma = 0\n", "randomizer.sigma_micro must be"),
+        (plain, both.as_str(), "noise needs randomizer.kind none, not gaussian"),
+    ] {
+        let error = about_vectors(query, protection).unwrap_err();
+        assert!(error.contains(part), "{query} {protection}: {error}");
+    }
+    for (kind, part) in [
+        (
+            "vector",
+            "attributes.emoji: \"vector\" is unknown; use one of: bool, int, string, strings",
+        ),
+        ("vector()", "has no length: write it like vector(64)"),
+        ("vector(064)", "has no length"),
+        ("vector(-3)", "has no length"),
+        ("vector(1)", "the length of a vector must be from 2"),
+        ("vector(9999999)", "the length of a vector must be from 2"),
+    ] {
+        let text = example().replace("emoji = \"string\"", &format!("emoji = \"{kind}\""));
+        let error = Recipe::from_toml(&text).unwrap_err().to_string();
+        assert!(error.contains(part), "{kind}: {error}");
+    }
 }

@@ -66,10 +66,12 @@ fn device(line: &str, head: &[String], declared: &Declared) -> Result<Attributes
             Some(AttributeType::Int) => cell.parse().map(Value::Int).ok(),
             Some(AttributeType::String) => Some(Value::String(cell.clone())),
             Some(AttributeType::Strings) => Some(list(&cell)),
+            Some(AttributeType::Vector(_)) => vector(&cell),
             None => None,
         };
         let wanted = match declared.get(name.as_str()) {
             Some(AttributeType::Bool) => "true or false",
+            Some(AttributeType::Vector(_)) => "a list of numbers with semicolons between",
             _ => "a whole number",
         };
         let value = value
@@ -83,6 +85,12 @@ fn device(line: &str, head: &[String], declared: &Declared) -> Result<Attributes
 fn list(cell: &str) -> Value {
     let texts = cell.split(';').map(str::trim).filter(|text| !text.is_empty());
     Value::List(texts.map(|text| Value::String(text.to_owned())).collect())
+}
+
+/// The numbers between semicolons.
+fn vector(cell: &str) -> Option<Value> {
+    let numbers = cell.split(';').map(|number| number.trim().parse().ok());
+    numbers.collect::<Option<Vec<f64>>>().map(|numbers| Value::Vector(numbers.into()))
 }
 
 /// The values between commas. In double quotes, commas and doubled quotes are part of a value.

@@ -56,6 +56,7 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         min_batch: plan.min_batch_size,
         batches: vec![batch(parties.task(), &collected)],
         buckets: buckets(plan, &collected)?,
+        coordinates: None,
         statistics: Vec::new(),
         reports: DemoReports { accepted: collected.collection.report_count, rejected },
         recipe: None,

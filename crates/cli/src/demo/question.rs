@@ -155,6 +155,9 @@ fn labels(query: &Query) -> Vec<String> {
     match query {
         Query::Count { .. } => vec!["yes".to_owned()],
         Query::Sum { .. } | Query::Mean { .. } => vec!["sum".to_owned()],
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => {
+            (0..vectors.dimension).map(|coordinate| coordinate.to_string()).collect()
+        }
         _ => {
             let buckets = 0..query.buckets().unwrap_or_default();
             buckets.filter_map(|bucket| query.bucket_name(bucket)).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sotto_client::QueryResult;
-use sotto_client::query_result::Row;
+use sotto_client::query_result::{Coordinates, Row};
 
 use crate::recipe::examine::Guarantee;
 use crate::vocabulary::Interval;
@@ -22,6 +22,9 @@ pub(crate) struct DemoResult {
     pub(crate) batches: Vec<DemoBatch>,
     /// What was counted or summed.
     pub(crate) buckets: Vec<Row>,
+    /// The vector, if vectors were summed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) coordinates: Option<Coordinates>,
     /// What is computed from it; absent if there is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) statistics: Vec<Row>,
@@ -100,6 +103,7 @@ mod tests {
             min_batch: 10,
             batches: vec![DemoBatch { interval: interval.into(), count: 30 }],
             buckets: vec![held("queen", 20.0), held("dodo", 10.0)],
+            coordinates: None,
             statistics: Vec::new(),
             reports: DemoReports { accepted: 30, rejected: BTreeMap::new() },
             recipe: None,

@@ -17,7 +17,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
 use sotto_client::QueryResult;
-use sotto_client::query_result::Row;
+use sotto_client::query_result::{Coordinates, Row};
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{Noise, Randomizer, Recipe};
 
@@ -59,8 +59,16 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
     let assessment = &parties.assessment;
     let recipe = Some((assessment.recipe(), Some(parties.log_index)));
     let collected = QueryResult::new(assessment.task(), recipe, &batch_collected)?;
-    let buckets = collected.buckets().into_iter().zip(&plan.question.labels);
-    let buckets = buckets.map(|(row, label)| Row { label: label.clone(), ..row });
+    let truths = truth::buckets(&plan.question);
+    let coordinates = collected.meaning.as_ref().and_then(|meaning| meaning.coordinates.clone());
+    let (buckets, coordinates) = match coordinates {
+        Some(coordinates) => (Vec::new(), Some(Coordinates { truths, ..coordinates })),
+        None => {
+            let buckets = collected.buckets().into_iter().zip(&plan.question.labels);
+            let buckets = buckets.map(|(row, label)| Row { label: label.clone(), ..row });
+            (beside(buckets.collect(), truths), None)
+        }
+    };
     let statistics = collected.meaning.iter().flat_map(|meaning| meaning.statistics.clone());
     let statistics = statistics.collect();
     let result = DemoResult {
@@ -68,7 +76,8 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
         participated: accepted,
         min_batch: plan.min_batch_size,
         batches: vec![batch(assessment.task(), &batch_collected)],
-        buckets: beside(buckets.collect(), truth::buckets(&plan.question)),
+        buckets,
+        coordinates,
         statistics: beside(statistics, truth::statistics(&plan.question)),
         reports: DemoReports { accepted: collected.count, rejected: parties.rejections()? },
         recipe: Some(DemoRecipe {

@@ -35,7 +35,7 @@ pub(super) const DEFAULT: &str = "words";
 const END: &str = include_str!("../../data/stories/end.toml");
 
 /// All of them.
-pub(super) static STORIES: [Story; 5] = [
+pub(super) static STORIES: [Story; 6] = [
     Story {
         name: DEFAULT,
         about: "Which words are common? Devices randomize their answers.",
@@ -80,6 +80,15 @@ pub(super) static STORIES: [Story; 5] = [
         learned: "how many devices have each app",
         recipe: include_str!("../../data/stories/apps.toml"),
         population: include_str!("../../data/stories/apps.tsv"),
+    },
+    Story {
+        name: "vectors",
+        about: "When are people active? The mean of 48 numbers each; devices add the noise.",
+        heading: "activity in each half hour from midnight on, mean of all devices",
+        each: "each with 48 numbers: how active its owner is in each half hour of a day",
+        learned: "the mean of these 48 numbers",
+        recipe: include_str!("../../data/stories/vectors.toml"),
+        population: include_str!("../../data/stories/vectors.tsv"),
     },
 ];
 
@@ -144,6 +153,7 @@ mod tests {
                     Answer::OneHot(bucket) => given.extend([bucket]),
                     Answer::Labels(labels) => given.extend(labels),
                     Answer::Bit(_) | Answer::Number(_) => given.extend([0]),
+                    Answer::Vector(numbers) => given.extend(0..numbers.len() as u32),
                 }
             }
             assert_eq!(given.len(), question.labels.len(), "{}", one.name);
@@ -199,6 +209,22 @@ mod tests {
         let sum: f64 = lines.iter().map(hours).sum();
         assert_eq!(truth::buckets(&question), [sum]);
         assert_eq!(truth::statistics(&question), [500.0, sum / 500.0]);
+    }
+
+    /// No vector is clipped.
+    #[test]
+    fn the_true_vector_is_the_mean_of_those_that_devices_hold() {
+        let (question, lines) = asked("vectors");
+        let mut sum = vec![0.0; 48];
+        for line in &lines {
+            let numbers: Vec<f64> = line.split(';').map(|one| one.parse().unwrap()).collect();
+            assert!(numbers.iter().map(|one| one * one).sum::<f64>() <= 1.0);
+            sum.iter_mut().zip(numbers).for_each(|(sum, one)| *sum += one);
+        }
+        for (found, sum) in truth::buckets(&question).iter().zip(&sum) {
+            assert!((found - sum / 500.0).abs() < 1e-12);
+        }
+        assert_eq!(truth::statistics(&question)[0], 500.0);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use super::question::Question;
 
 /// How many devices are in each bucket, or the sum of their numbers.
 pub(super) fn buckets(question: &Question) -> Vec<f64> {
+    if question.draft.query.vectors().is_some() {
+        return coordinates(question);
+    }
     let mut truth = vec![0; question.labels.len()];
     for (kind, count) in question.of_each_kind() {
         let held = match question.assessment.answer(kind) {
@@ -17,6 +20,7 @@ pub(super) fn buckets(question: &Question) -> Vec<f64> {
             Answer::Number(number) => vec![(0, number)],
             Answer::OneHot(bucket) => vec![(bucket as usize, 1)],
             Answer::Labels(labels) => labels.iter().map(|label| (*label as usize, 1)).collect(),
+            Answer::Vector(_) => Vec::new(),
         };
         for (index, each) in held {
             if let Some(total) = truth.get_mut(index) {
@@ -25,6 +29,22 @@ pub(super) fn buckets(question: &Question) -> Vec<f64> {
         }
     }
     truth.into_iter().map(|total: u64| total as f64).collect()
+}
+
+/// The sum of the vectors that devices hold, or their mean. Vectors that are too long count as what
+/// they are: clipping is an error of the result.
+fn coordinates(question: &Question) -> Vec<f64> {
+    let mut sum = vec![0.0; question.labels.len()];
+    for (kind, count) in question.of_each_kind() {
+        if let Ok(Value::Vector(vector)) = question.assessment.mapping().evaluate(kind) {
+            let held = vector.as_slice().iter();
+            sum.iter_mut().zip(held).for_each(|(sum, one)| *sum += one * count as f64);
+        }
+    }
+    if let Query::VectorMean(_) = question.draft.query {
+        sum.iter_mut().for_each(|sum| *sum /= question.held.len() as f64);
+    }
+    sum
 }
 
 /// The same for what is computed from them: the number of devices and their mean, or quantiles.
@@ -44,8 +64,16 @@ pub(super) fn statistics(question: &Question) -> Vec<f64> {
             numbers.sort_unstable();
             quantiles.iter().map(|part| quantile(&numbers, part)).collect()
         }
+        Query::VectorSum(_) => vec![norm(&coordinates(question))],
+        Query::VectorMean(_) => {
+            vec![question.held.len() as f64, norm(&coordinates(question))]
+        }
         _ => Vec::new(),
     }
+}
+
+fn norm(vector: &[f64]) -> f64 {
+    vector.iter().map(|number| number * number).sum::<f64>().sqrt()
 }
 
 /// The smallest number that is not exceeded by this part of the devices. The numbers are in order,

@@ -176,14 +176,7 @@ fn report(entry: &Entry, result: &PopulationResult, out: &Path, output: &Output)
 /// `name:type`.
 pub(super) fn parse_attribute(text: &str) -> Result<(AttributeName, AttributeType)> {
     let (name, kind) = text.split_once(':').ok_or_else(|| anyhow!("write it like minutes:int"))?;
-    let kind = match kind.trim() {
-        "bool" => AttributeType::Bool,
-        "int" => AttributeType::Int,
-        "string" => AttributeType::String,
-        "strings" => AttributeType::Strings,
-        other => bail!("{other:?} is not a type: use bool, int, string or strings"),
-    };
-    Ok((name.trim().parse()?, kind))
+    Ok((name.trim().parse()?, kind.trim().parse()?))
 }
 
 fn public(option: &str, key: &VerifierKey) -> Result<Signer> {

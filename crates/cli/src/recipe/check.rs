@@ -4,9 +4,9 @@ use anyhow::Result;
 use clap::Args;
 
 use sotto_dp::crowd::Crowd;
-use sotto_dp::number::up;
+use sotto_dp::number::{up, up_short};
 
-use super::examine::{Contribution, Examination, Guarantee, Status, examine};
+use super::examine::{Contribution, Examination, Guarantee, NoiseSide, Status, examine};
 use super::words::grouped;
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
@@ -54,7 +54,8 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
     }
     if let Some(privacy) = &found.privacy {
         output.title("privacy")?;
-        print_privacy(privacy, &row)?;
+        let noisy = found.contribution.as_ref().is_some_and(|one| one.is_noisy);
+        print_privacy(privacy, noisy, &row)?;
     }
     if let Some(contribution) = &found.contribution {
         output.title("one contribution")?;
@@ -78,7 +79,7 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
 
 type Row<'a> = dyn Fn(&str, &str) -> Result<()> + 'a;
 
-fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
+fn print_privacy(privacy: &Guarantee, noisy: bool, row: &Row<'_>) -> Result<()> {
     let delta = &privacy.delta;
     row("claimed", &format!("epsilon {} at delta {delta}", up(privacy.claimed_epsilon)))?;
     let computed = up(privacy.computed_epsilon);
@@ -113,6 +114,7 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
             "randomizer alone",
             &format!("epsilon {}, even if everybody else is malicious", up(local)),
         ),
+        None if noisy => row("randomizer alone", "none: the noise of one device hides little"),
         None => row("randomizer alone", "none: the exact value is sent"),
     }
 }
@@ -128,7 +130,31 @@ fn print_contribution(contribution: &Contribution, row: &Row<'_>) -> Result<()> 
         let name = if index == 0 { "for example" } else { "" };
         row(name, &format!("{} -> {}", example.attributes, example.measurement))?;
     }
-    row("then", &contribution.effect)
+    row("then", &contribution.effect)?;
+    if let Some(error) = contribution.projection_error {
+        let words = format!(
+            "fewer numbers are sent: each number of the sum comes back with an error of {} times the norm \
+             of the sum (root mean square, whatever the number of devices), besides its noise",
+            up_short(error)
+        );
+        row("projection", &words)?;
+    }
+    let Some(sides) = &contribution.sides else { return Ok(()) };
+    print_side("noise of devices", &sides.noise_of_devices, row)?;
+    print_side("or of servers", &sides.noise_of_aggregators, row)
+}
+
+/// One of two ways of adding noise, with the same guarantee.
+fn print_side(name: &str, side: &NoiseSide, row: &Row<'_>) -> Result<()> {
+    let words = format!(
+        "{} on each number of the sum (standard deviation); one cheating device adds up to {} (rho {}); \
+         reports of about {} bytes",
+        up_short(side.noise_error),
+        up_short(side.device_adds),
+        up_short(side.rho),
+        grouped(side.report_bytes as u64)
+    );
+    row(name, &words)
 }
 
 fn print_crowd(crowd: &Crowd, row: &Row<'_>) -> Result<()> {

@@ -122,13 +122,15 @@ fn more_is_stronger<T: PartialOrd>(old: T, new: T) -> Effect {
 
 fn attributes(list: &mut Changes, old: &Recipe, new: &Recipe) {
     for (name, kind) in &new.attributes {
-        let kind = words::attribute_type(*kind);
-        match old.attributes.get(name).map(|kind| words::attribute_type(*kind)) {
+        match old.attributes.get(name) {
             None => {
                 let text = format!("may now read the attribute {name} ({kind})");
                 list.push("attributes", text, Effect::Weaker);
             }
-            Some(was) => list.text("attributes", &format!("attribute {name}"), was, kind),
+            Some(was) => {
+                let what = format!("attribute {name}");
+                list.text("attributes", &what, &was.to_string(), &kind.to_string());
+            }
         }
     }
     for name in old.attributes.keys().filter(|name| !new.attributes.contains_key(*name)) {

@@ -9,14 +9,16 @@ use sotto_dp::crowd::Crowd;
 use sotto_dp::filter::{Affordable, Budget, Filter};
 use sotto_dp::mechanism::Colluding;
 use sotto_dp::number::{down, up, up_short};
+use sotto_dp::projection::Projection;
 use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
 use sotto_protocol::recipe::{
-    Assessment, Cost, colluding, crowd, judgement_of, needs_audience, sending_epsilon, show_micro,
+    Assessment, Cost, Side, Sides, colluding, crowd, judgement_of, judgement_to_claim,
+    needs_audience, sending_epsilon, set_claim, show_micro, sides,
 };
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Privacy, Probability};
+use sotto_wire::recipe::{Privacy, Probability, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
@@ -102,10 +104,41 @@ pub(super) struct Contribution {
     pub(super) vdaf: serde_json::Value,
     pub(super) report_bytes: usize,
     pub(super) keep_probability: Option<f64>,
+    /// With noise on vectors: the two ways of adding it, with the same guarantee.
+    #[serde(flatten)]
+    pub(super) sides: Option<NoiseSides>,
+    /// If vectors are projected: the root mean square error of a coordinate of the sum from the
+    /// projection, in units of the norm of the sum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) projection_error: Option<f64>,
+    /// Whether the device adds its part of a noise.
+    #[serde(skip)]
+    pub(super) is_noisy: bool,
     /// What the mechanism does to a value, in words.
     #[serde(skip)]
     pub(super) effect: String,
     pub(super) examples: Vec<Example>,
+}
+
+/// Two ways of adding noise with the same guarantee.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct NoiseSides {
+    pub(super) noise_of_devices: NoiseSide,
+    pub(super) noise_of_aggregators: NoiseSide,
+    #[serde(skip)]
+    pub(super) is_rho_large: bool,
+}
+
+/// What one way costs.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct NoiseSide {
+    /// Standard deviation of the noise in one number of the sum over the expected reports.
+    pub(super) noise_error: f64,
+    /// The largest norm that is accepted, in units of that of an honest value.
+    pub(super) rho: f64,
+    /// The same in units of the sum: what one cheating device can add.
+    pub(super) device_adds: f64,
+    pub(super) report_bytes: usize,
 }
 
 /// The whole examination.
@@ -155,6 +188,9 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         (line.reason, line.place) = loaded.located(&line.reason);
     }
     let crowd = crowd(recipe);
+    let contribution = assessment.as_ref().map(contribution).transpose()?;
+    let mut warnings = warnings(loaded, &crowd, now);
+    warnings.extend(rho_warning(contribution.as_ref()));
     Ok(Examination {
         ok: checks.iter().all(|line| line.status != Status::Failed),
         name: recipe.name.clone(),
@@ -164,9 +200,9 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         signed: loaded.entry.is_some(),
         checks,
         privacy: guarantee(recipe, judged.ok().flatten())?,
-        contribution: assessment.as_ref().map(contribution).transpose()?,
+        contribution,
         release_rules: words::release_rules(recipe),
-        warnings: warnings(loaded, &crowd, now),
+        warnings,
         crowd,
     })
 }
@@ -245,15 +281,15 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
 fn assess(recipe: &Recipe, audience: Option<u64>, found: &mut Findings) -> Option<Assessment> {
     let repaired = || {
         let mut repaired = recipe.clone();
-        let judgement = judgement_of(recipe, audience).ok()??;
-        let Privacy::Claim { epsilon_micro, adjacency, .. } = &mut repaired.privacy else {
+        let judgement = judgement_to_claim(recipe, audience).ok()??;
+        let Privacy::Claim { adjacency, .. } = &mut repaired.privacy else {
             return None;
         };
-        *epsilon_micro = published(judgement.epsilon).ok()?;
         *adjacency = match judgement.adjacency {
             sotto_dp::Adjacency::Replace => sotto_wire::recipe::Adjacency::Replace,
             _ => sotto_wire::recipe::Adjacency::AddRemove,
         };
+        set_claim(&mut repaired, published(judgement.epsilon).ok()?).ok()?;
         Assessment::certified(repaired, audience).ok()
     };
     let assessment = match Assessment::certified(recipe.clone(), audience) {
@@ -405,9 +441,44 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
         vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
         report_bytes: report_bytes(&assessment.task().vdaf().sizes()),
         keep_probability: mechanism.keep_probability(),
+        is_noisy: matches!(recipe.randomizer, Randomizer::Gaussian { .. }),
+        sides: sides(recipe)?.map(noise_sides).transpose()?,
+        projection_error: match recipe.query.vectors() {
+            Some(VectorQuery { dimension, compression: Some(compression), .. }) => {
+                Some(Projection::squared_error(*dimension, compression.dimension)?.sqrt())
+            }
+            _ => None,
+        },
         effect: mechanism.words().effect,
         examples: examples(assessment),
     })
+}
+
+fn noise_sides(sides: Sides) -> Result<NoiseSides> {
+    let side = |side: Side| {
+        anyhow::Ok(NoiseSide {
+            noise_error: side.error,
+            rho: side.rho,
+            device_adds: side.addition,
+            report_bytes: report_bytes(&side.vdaf.build()?.sizes()),
+        })
+    };
+    Ok(NoiseSides {
+        noise_of_devices: side(sides.devices)?,
+        noise_of_aggregators: side(sides.aggregators)?,
+        is_rho_large: sides.is_rho_large,
+    })
+}
+
+/// If one cheating device can add much more than an honest one.
+fn rho_warning(contribution: Option<&Contribution>) -> Option<String> {
+    let sides = contribution?.sides.as_ref().filter(|sides| sides.is_rho_large)?;
+    Some(format!(
+        "one cheating device can add {} times what an honest one can, since a report may be as long as its \
+         noise makes it: a larger minimum batch, fewer numbers or noise of the aggregators ([noise]) \
+         help",
+        up_short(sides.noise_of_devices.rho)
+    ))
 }
 
 fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {

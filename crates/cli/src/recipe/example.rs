@@ -16,6 +16,9 @@ const SHOWN: usize = 4;
 /// How many made-up devices are tried to find them.
 const TRIED: usize = 24;
 
+/// How many coordinates of a vector are shown.
+const SHOWN_COORDINATES: usize = 3;
+
 /// Whole numbers that fall into different ranges of most mappings.
 const NUMBERS: [i64; 8] = [0, 1, 3, 8, 20, 45, 120, 1_000];
 
@@ -77,6 +80,11 @@ pub(crate) fn made_up_device(assessment: &Assessment, rng: &mut dyn CryptoRng) -
             let chosen = texts.iter().filter(|_| pick(3) == 0);
             Value::List(chosen.cloned().map(Value::String).collect())
         }
+        AttributeType::Vector(length) => {
+            // A wave with its own height and place.
+            let (height, place) = ((1 + pick(9)) as f64 / 10.0, pick(*length as usize));
+            wave(*length, height, place)
+        }
     };
     recipe.attributes.iter().map(|(name, kind)| (name.to_string(), value(kind))).collect()
 }
@@ -90,7 +98,20 @@ fn made_up(kind: AttributeType, number: usize, texts: &[String]) -> Option<Value
             let texts = texts.iter().skip(number).step_by(2).take(3);
             Value::List(texts.cloned().map(Value::String).collect())
         }
+        AttributeType::Vector(length) => {
+            wave(length, NUMBERS[number % NUMBERS.len()] as f64, number)
+        }
     })
+}
+
+/// A vector with one smooth hill.
+fn wave(length: u32, height: f64, place: usize) -> Value {
+    let width = (f64::from(length) / 8.0).max(1.0);
+    let hill = |at: u32| {
+        let far = (f64::from(at) - place as f64) / width;
+        height / (1.0 + far * far)
+    };
+    Value::Vector((0..length).map(hill).collect::<Vec<f64>>().into())
 }
 
 /// Texts that the mapping may compare with: those that it quotes, and the labels.
@@ -122,6 +143,12 @@ fn written(value: &Value) -> String {
         Value::List(values) => {
             format!("[{}]", values.iter().map(written).collect::<Vec<_>>().join(", "))
         }
+        Value::Vector(vector) => {
+            let first = vector.as_slice().iter().take(SHOWN_COORDINATES);
+            let first: Vec<String> = first.map(|number| format!("{number:.3}")).collect();
+            let more = if vector.as_slice().len() > SHOWN_COORDINATES { ", ..." } else { "" };
+            format!("[{}{more}]", first.join(", "))
+        }
     }
 }
 
@@ -132,6 +159,14 @@ fn shown(query: &Query, answer: &Answer) -> String {
         Answer::Number(number) => words::grouped(*number),
         Answer::OneHot(bucket) => words::bucket(query, *bucket),
         Answer::Labels(buckets) => words::buckets(query, buckets),
+        Answer::Vector(numbers) => {
+            let unit = 2f64.powi(-(query.vectors().map_or(0, |one| one.fraction_bits) as i32));
+            let norm = numbers.iter().map(|one| (*one as f64 * unit).powi(2)).sum::<f64>().sqrt();
+            match numbers.iter().all(|number| *number == 0) {
+                true => "the zero vector".to_owned(),
+                false => format!("a vector of {} numbers, norm {norm:.4}", numbers.len()),
+            }
+        }
     }
 }
 

@@ -78,10 +78,11 @@ pub(super) fn sections(
 
 fn what(recipe: &Recipe) -> Vec<String> {
     let kind = |kind: &AttributeType| match kind {
-        AttributeType::Bool => "yes or no",
-        AttributeType::Int => "a number",
-        AttributeType::String => "a word",
-        AttributeType::Strings => "a list of words",
+        AttributeType::Bool => "yes or no".to_owned(),
+        AttributeType::Int => "a number".to_owned(),
+        AttributeType::String => "a word".to_owned(),
+        AttributeType::Strings => "a list of words".to_owned(),
+        AttributeType::Vector(length) => format!("{} numbers", grouped((*length).into())),
     };
     let read: Vec<String> = recipe
         .attributes
@@ -115,6 +116,10 @@ fn what(recipe: &Recipe) -> Vec<String> {
                 ),
             }
         }
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => format!(
+            "From that it takes {} numbers, makes them smaller if they are large, and rounds them",
+            grouped(vectors.dimension.into())
+        ),
         Query::Histogram { .. } | Query::SparseHistogram { .. } => match recipe.query.labels() {
             Some(labels) => {
                 format!("From that it works out one of these answers: {}", labels.join(", "))
@@ -283,9 +288,14 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
         ));
     }
     let Some(local) = mechanism(recipe)?.local_epsilon() else {
+        let seen = match recipe.randomizer {
+            Randomizer::Gaussian { .. } => {
+                "your answer with the noise of one device, which hides little"
+            }
+            _ => "your exact answer",
+        };
         text.push(format!(
-            "If {leader} and {helper} combine their parts, they see your exact answer, though not whose \
-             it is."
+            "If {leader} and {helper} combine their parts, they see {seen}, though not whose it is."
         ));
         return Ok(text);
     };

@@ -29,17 +29,17 @@ fn recipes() -> Vec<Recipe> {
             Recipe { query, randomizer, noise, ..base.clone() }
         })
         .collect();
-    let vdaf = |recipe: &Recipe| recipe_vdaf(&recipe.query, &recipe.sampling, &recipe.randomizer);
     let of_kind = |kind: &&str| {
         let is_of_kind = |recipe: &&Recipe| {
-            mechanism(recipe).is_ok_and(|found| found.kind() == *kind) && vdaf(recipe).is_ok()
+            mechanism(recipe).is_ok_and(|found| found.kind() == *kind)
+                && recipe_vdaf(recipe).is_ok()
         };
         let mut recipe = all
             .iter()
             .find(is_of_kind)
             .unwrap_or_else(|| panic!("sotto_testing::arbitrary makes no recipe with {kind}"))
             .clone();
-        recipe.aggregation.vdaf = vdaf(&recipe).unwrap();
+        recipe.aggregation.vdaf = recipe_vdaf(&recipe).unwrap();
         recipe
     };
     Mechanism::KINDS.iter().map(of_kind).collect()

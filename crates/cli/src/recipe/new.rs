@@ -14,7 +14,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
-use sotto_protocol::recipe::{Assessment, crowd, judgement_of};
+use sotto_protocol::recipe::{Assessment, crowd, judgement_to_claim, set_claim};
 use sotto_wire::recipe::{
     Privacy, Probability, Query, TokensDraft, parse_probability, parse_whole,
 };
@@ -63,12 +63,24 @@ pub(crate) struct NewArgs {
     /// In how many buckets of a multi_histogram one device may be.
     #[arg(long, value_name = "N", help_heading = "Question")]
     pub(super) most: Option<String>,
-    /// An attribute that the device may read, with its type: name:bool, name:int, name:string, or
-    /// name:strings for a list of texts.
+    /// How many numbers a vector has.
+    #[arg(long, value_name = "D", help_heading = "Question")]
+    pub(super) dimension: Option<String>,
+    /// The largest norm (L2) of a vector; longer ones are made shorter [default: 1]
+    #[arg(long, value_name = "C", help_heading = "Question")]
+    pub(super) clip: Option<String>,
+    /// Numbers of vectors are rounded to multiples of 2^-F [default: 15, or 20 above 100,000 numbers]
+    #[arg(long, value_name = "F", value_parser = clap::value_parser!(u32).range(0..=30), help_heading = "Question")]
+    pub(super) fraction_bits: Option<u32>,
+    /// Send only so many numbers of a vector, by a random projection that all devices share.
+    #[arg(long, value_name = "K", help_heading = "Question")]
+    pub(super) compress: Option<String>,
+    /// An attribute that the device may read, with its type: name:bool, name:int, name:string,
+    /// name:strings for a list of texts, or 'name:vector(64)' for 64 numbers.
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Question")]
     pub(super) attribute: Vec<String>,
-    /// The expression that gives the bucket (or its name), the number, true and false, or a list of
-    /// buckets.
+    /// The expression that gives the bucket (or its name), the number, true and false, a list of
+    /// buckets, or a vector.
     #[arg(long, value_name = "EXPRESSION", help_heading = "Question")]
     pub(super) mapping: Option<String>,
     /// The answer if the mapping gives none; in a sparse_histogram also the bucket of nearly all
@@ -111,8 +123,8 @@ pub(crate) struct NewArgs {
     /// The epsilon of the randomizer on the device [default: 4]
     #[arg(long, value_name = "EPSILON", help_heading = "Privacy")]
     pub(super) epsilon0: Option<String>,
-    /// Exact answers, and noise of each aggregator on every sum: its sigma, in units of the sum. Counts,
-    /// sums and means need it, or --epsilon.
+    /// Exact answers, and noise of each aggregator on every sum: its sigma, in units of the sum, or of
+    /// the clip of vectors. Counts, sums and means need it, or --epsilon.
     #[arg(
         long,
         value_name = "SIGMA",
@@ -120,6 +132,15 @@ pub(crate) struct NewArgs {
         help_heading = "Privacy"
     )]
     pub(super) sigma: Option<String>,
+    /// Gaussian noise of which each device adds its part, for vectors and histograms: sigma of the
+    /// smallest batch together, in units of the clip. Vectors have it unless --sigma is given.
+    #[arg(
+        long,
+        value_name = "SIGMA",
+        conflicts_with_all = ["epsilon0", "sigma", "insecure_exact"],
+        help_heading = "Privacy"
+    )]
+    pub(super) device_sigma: Option<String>,
     /// The delta of the claim [default: 1e-9]
     #[arg(long, value_name = "DELTA", help_heading = "Privacy")]
     pub(super) delta: Option<String>,
@@ -231,6 +252,12 @@ pub(super) enum Kind {
     /// A histogram in which nearly all devices are in one bucket.
     #[value(name = "sparse_histogram")]
     SparseHistogram,
+    /// The sum of a vector per device.
+    #[value(name = "vector_sum")]
+    VectorSum,
+    /// The mean of a vector per device.
+    #[value(name = "vector_mean")]
+    VectorMean,
 }
 
 impl NewArgs {
@@ -336,10 +363,13 @@ impl NewArgs {
             }
             Kind::Sum | Kind::Mean => ("--max", self.max.is_some()),
             Kind::Quantiles => ("--boundaries", self.boundaries.is_some()),
+            Kind::VectorSum | Kind::VectorMean => ("--dimension", self.dimension.is_some()),
             Kind::Count => ("", true),
         };
         let is_number = matches!(kind, Kind::Count | Kind::Sum | Kind::Mean);
+        let is_vector = matches!(kind, Kind::VectorSum | Kind::VectorMean);
         let protected = self.sigma.is_some() || self.epsilon.is_some() || self.insecure_exact;
+        let of_devices = protected || self.device_sigma.is_some();
         let needed = [
             ("--name", self.name.is_some() || self.name_option.is_some()),
             ("--purpose", self.purpose.is_some()),
@@ -348,6 +378,7 @@ impl NewArgs {
             ("--population", self.population.is_some()),
             ("--most", kind != Kind::MultiHistogram || self.most.is_some()),
             ("--sigma (or --epsilon)", !is_number || protected),
+            ("--epsilon (or --sigma or --device-sigma)", !is_vector || of_devices),
         ];
         let parties = [
             ("--leader-operator", self.leader_operator.is_some()),
@@ -388,12 +419,10 @@ impl NewArgs {
 /// recipe has placeholders for its author and for the issuers' keys.
 fn with_claim(draft: &mut RecipeDraft, audience: Option<u64>) -> Result<Recipe> {
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
-    let judged = judgement_of(&recipe, audience)?;
-    if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut draft.privacy, judged)
-        && judged.epsilon.is_finite()
-    {
-        *epsilon_micro = published(judged.epsilon)?.max(1);
-        recipe.privacy = draft.privacy;
+    let judged = judgement_to_claim(&recipe, audience)?;
+    if let Some(judged) = judged.filter(|judged| judged.epsilon.is_finite()) {
+        set_claim(&mut recipe, published(judged.epsilon)?)?;
+        draft.privacy = recipe.privacy;
     }
     Assessment::certified(recipe.clone(), audience).map_err(|silence| {
         let place = recipe_file::in_expression(&recipe, &silence.reason);

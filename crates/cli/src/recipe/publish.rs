@@ -8,7 +8,6 @@ use serde_json::json;
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::admission::{Silence, Watch, check_url};
 use sotto_protocol::log::admit::{AdmissionRules, Signers, check_entry};
-use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::Aggregator;
 use sotto_wire::{Entry, EntryKind, Recipe, Role};
@@ -194,8 +193,7 @@ fn entry(form: Form, signer: Option<&NoteKey>) -> Result<Entry> {
                     "request it: `sotto recipe tokens FILE --signer FILE {option}`"
                 ));
             }
-            let vdaf = recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?;
-            sign(&draft.complete(signer_file::public(signer), vdaf)?, signer)
+            sign(&recipe_file::complete(*draft, signer_file::public(signer))?, signer)
         }
         (Form::Json(recipe), Some(signer)) => {
             let author = &recipe.author;

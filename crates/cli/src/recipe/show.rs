@@ -118,11 +118,8 @@ fn token_rows(loaded: &Loaded, row: &dyn Fn(&str, &str) -> Result<()>) -> Result
 }
 
 fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
-    let attributes: Vec<String> = recipe
-        .attributes
-        .iter()
-        .map(|(name, kind)| format!("{name} ({})", words::attribute_type(*kind)))
-        .collect();
+    let attributes: Vec<String> =
+        recipe.attributes.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
     row(
         "reads",
         &if attributes.is_empty() { "nothing".to_owned() } else { attributes.join(", ") },

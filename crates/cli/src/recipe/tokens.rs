@@ -10,7 +10,6 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sotto_crypto::note::{NoteKey, verify_endorsement};
 use sotto_protocol::Moment;
-use sotto_protocol::recipe::recipe_vdaf;
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{EndorsedKey, KeyDraft, TokenKeyRequest, TokensDraft};
 use sotto_wire::{KeyName, RecipeDraft, Role};
@@ -187,8 +186,7 @@ fn without_keys(mut draft: RecipeDraft) -> RecipeDraft {
 
 /// Checks that the draft becomes a recipe whose keys the pinned issuers endorsed.
 fn check(draft: &RecipeDraft, signer: &NoteKey, trust: Option<&Trust>) -> Result<()> {
-    let vdaf = recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?;
-    let recipe = draft.clone().complete(signer_file::public(signer), vdaf)?;
+    let recipe = recipe_file::complete(draft.clone(), signer_file::public(signer))?;
     let Some(trust) = trust else { return Ok(()) };
     for role in ROLES {
         let Some(issuer) = recipe.parties.tokens.issuer(role) else { continue };

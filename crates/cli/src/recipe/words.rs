@@ -4,7 +4,7 @@ use sotto_dp::mechanism::Mechanism;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{
-    Adjacency, AttributeType, Privacy, Probability, Query, RecipeVdaf, Sampling, Tokens,
+    Adjacency, Compression, Privacy, Probability, Query, RecipeVdaf, Sampling, Tokens, VectorQuery,
 };
 use sotto_wire::{BatchMode, Recipe};
 
@@ -78,6 +78,22 @@ pub(crate) fn query(query: &Query) -> String {
             let default = bucket(query, *default);
             format!("histogram of {buckets} buckets{}, nearly all in {default}", names(query))
         }
+        Query::VectorSum(vectors) => format!("sum of {}", self::vectors(vectors)),
+        Query::VectorMean(vectors) => format!("mean of {}", self::vectors(vectors)),
+    }
+}
+
+/// `vectors of 64 numbers, norm at most 1, 15 fraction bits`.
+fn vectors(vectors: &VectorQuery) -> String {
+    let VectorQuery { dimension, clip_micro, fraction_bits, compression, .. } = vectors;
+    let (length, clip) = (grouped((*dimension).into()), show_micro(*clip_micro));
+    let text =
+        format!("vectors of {length} numbers, norm at most {clip}, {fraction_bits} fraction bits");
+    match compression {
+        None => text,
+        Some(Compression { dimension, seed }) => {
+            format!("{text}, sent as {} numbers (seed {seed})", grouped((*dimension).into()))
+        }
     }
 }
 
@@ -115,16 +131,6 @@ pub(crate) fn adjacency(adjacency: Adjacency) -> &'static str {
     match adjacency {
         Adjacency::Replace => "replace",
         Adjacency::AddRemove => "add-remove",
-    }
-}
-
-/// The type of an attribute.
-pub(crate) fn attribute_type(kind: AttributeType) -> &'static str {
-    match kind {
-        AttributeType::Bool => "bool",
-        AttributeType::Int => "int",
-        AttributeType::String => "string",
-        AttributeType::Strings => "strings",
     }
 }
 
@@ -204,6 +210,12 @@ pub(crate) fn vdaf(vdaf: &RecipeVdaf) -> String {
             "Prio3MultihotCountVec of length {length} and weight {max_weight}, chunk length \
              {chunk_length}"
         ),
+        RecipeVdaf::Pine64 { dimension, norm_bound, chunk_length, chunk_length_norm_equality } => {
+            format!(
+                "Pine64 of dimension {dimension} and norm {norm_bound}, chunk lengths \
+                 {chunk_length} and {chunk_length_norm_equality}"
+            )
+        }
     }
 }
 
@@ -216,6 +228,7 @@ pub(crate) fn fallback(query: &Query) -> String {
         Query::Quantiles { fallback, .. } => fallback.to_string(),
         Query::MultiHistogram { fallback, .. } => buckets(query, fallback),
         Query::SparseHistogram { default, .. } => bucket(query, *default),
+        Query::VectorSum(_) | Query::VectorMean(_) => "the zero vector".to_owned(),
     }
 }
 

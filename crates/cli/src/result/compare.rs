@@ -12,6 +12,9 @@ use sotto_client::query_result::{Comparison, Incomparable, LEVEL, Row, RowDiffer
 use super::file;
 use crate::output::{Outcome, Output, hinted};
 
+/// More rows than these are not read.
+const MOST_ROWS: usize = 50;
+
 /// What the numbers are.
 const TEST: &str = "a z-test for each row, from the intervals for noise and sampling, with Holm's \
                     correction for the number of rows";
@@ -109,7 +112,10 @@ fn refusal(reason: &Incomparable, first: &Path, second: &Path) -> anyhow::Error 
 fn print(output: &Output, comparison: &Comparison) -> Result<()> {
     let mut table = Table::new();
     table.set_header(["answer", "first", "second", "change", "95 % (one row)", "p (all rows)", ""]);
-    for row in &comparison.rows {
+    // Of many rows only those that differ are of interest, and not all of them.
+    let many = comparison.rows.len() > MOST_ROWS;
+    let shown = comparison.rows.iter().filter(|row| !many || row.differs).take(MOST_ROWS);
+    for row in shown {
         let ends = &row.difference;
         // As many digits as the interval leaves.
         let digits = Row { stderr: (ends.high - ends.low) / 4.0, ..Row::exact("", 0.0) };

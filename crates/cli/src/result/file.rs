@@ -9,14 +9,15 @@ use sotto_client::QueryResult;
 use sotto_client::query_result::ReadError;
 
 use super::parquet;
+use crate::npy;
 use crate::output::{Output, Place, WithHint, hinted, pointed};
 use crate::private_file::read_bytes;
 
 /// Where a result is written.
 #[derive(Debug, Default, Args)]
 pub(crate) struct OutArgs {
-    /// Write the result to a file, in the format of its ending: .json (to keep it), .csv, .parquet
-    /// or .svg (a chart). May be repeated.
+    /// Write the result to a file, in the format of its ending: .json (to keep it), .csv, .parquet,
+    /// .npy (the estimates alone) or .svg (a chart). May be repeated.
     #[arg(long, value_name = "FILE", value_parser = OutFile::parse)]
     out: Vec<OutFile>,
     /// Add consistent estimates beside the unbiased ones: not negative, and with the right sum.
@@ -36,6 +37,7 @@ enum Format {
     Json,
     Csv,
     Parquet,
+    Npy,
     Svg,
 }
 
@@ -47,8 +49,9 @@ impl OutFile {
             Some("json") => Format::Json,
             Some("csv") => Format::Csv,
             Some("parquet") => Format::Parquet,
+            Some("npy") => Format::Npy,
             Some("svg") => Format::Svg,
-            _ => return Err("the file must end in .json, .csv, .parquet or .svg".to_owned()),
+            _ => return Err("the file must end in .json, .csv, .parquet, .npy or .svg".to_owned()),
         };
         Ok(Self { path, format })
     }
@@ -59,6 +62,7 @@ impl OutFile {
             Format::Json => result.to_json().into_bytes(),
             Format::Csv => result.to_csv().into_bytes(),
             Format::Parquet => parquet::encoded(result)?,
+            Format::Npy => npy::encoded(&result.estimates()),
             Format::Svg => result.to_svg().into_bytes(),
         };
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
@@ -135,6 +139,7 @@ mod tests {
         assert_eq!(format("a.json"), Ok(Format::Json));
         assert_eq!(format("b/a.b.CSV"), Ok(Format::Csv));
         assert_eq!(format("a.parquet"), Ok(Format::Parquet));
+        assert_eq!(format("a.npy"), Ok(Format::Npy));
         assert_eq!(format("a.svg"), Ok(Format::Svg));
         for name in ["a", "a.txt", ".json", "json", ""] {
             assert!(format(name).is_err(), "{name}");

@@ -3,13 +3,14 @@
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use sotto_client::QueryResult;
-use sotto_client::query_result::{Kind, Meaning};
+use sotto_client::query_result::{Coordinates, Kind, Meaning, Row};
 use sotto_dp::number::up_short;
 use sotto_protocol::Moment;
 use sotto_vdaf::AggregateResult;
 
 use crate::chart::{LEGEND, Shape, chart};
 use crate::output::Output;
+use crate::plot::{self, LEGEND_WITH_TRUTH, plot};
 use crate::recipe::words::grouped;
 use crate::time_text::show_moment;
 
@@ -30,6 +31,9 @@ pub(crate) fn print(output: &Output, result: &QueryResult) -> Result<()> {
 }
 
 fn numbers(output: &Output, meaning: &Meaning) -> Result<()> {
+    if let Some(coordinates) = &meaning.coordinates {
+        return vector(output, coordinates, &meaning.statistics);
+    }
     // The numbers of a mean have different units.
     let bars = meaning.buckets.len() > 1 && meaning.kind != Kind::Mean;
     let shape = Shape { noise: true, bars };
@@ -44,6 +48,35 @@ fn numbers(output: &Output, meaning: &Meaning) -> Result<()> {
         output.prose(LEGEND)?;
     }
     Ok(())
+}
+
+/// A curve, and what is known of the whole: of a million coordinates nobody reads a table.
+fn vector(output: &Output, coordinates: &Coordinates, statistics: &[Row]) -> Result<()> {
+    curve(output, coordinates)?;
+    let shape = Shape { noise: true, bars: false };
+    let mut lines = chart("statistic", statistics, output.width(), shape).into_iter();
+    lines.try_for_each(|line| output.line(line))?;
+    output.prose(format!("\n{}", about(coordinates)))
+}
+
+/// The curve of a vector, and what its marks mean.
+pub(crate) fn curve(output: &Output, coordinates: &Coordinates) -> Result<()> {
+    plot(coordinates, output.width()).into_iter().try_for_each(|line| output.line(line))?;
+    let truth = !coordinates.truths.is_empty();
+    output.prose(if truth { LEGEND_WITH_TRUTH } else { plot::LEGEND })?;
+    output.line("")
+}
+
+/// How many coordinates there are, and how precise they are.
+pub(crate) fn about(coordinates: &Coordinates) -> String {
+    let most = coordinates.errors.iter().copied().fold(0.0, f64::max);
+    format!(
+        "{} coordinates. Standard error of a coordinate: {} at most, {} as the root mean square of all \
+         (noise and sampling). --out FILE.csv, .parquet or .npy writes all.",
+        grouped(coordinates.len() as u64),
+        up_short(most),
+        up_short(coordinates.rms_error)
+    )
 }
 
 /// Prints where the numbers come from, and what they cost.

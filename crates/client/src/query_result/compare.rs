@@ -10,7 +10,7 @@
 
 use sotto_dp::mechanism::{Ranged, difference, holm};
 
-use super::{Kind, LEVEL, Meaning, QueryResult, Row};
+use super::{Coordinates, Kind, LEVEL, Meaning, QueryResult, Row};
 
 /// What a comparison says.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,7 +112,10 @@ impl Comparison {
 
 /// The rows that belong together.
 fn pairs(first: Meaning, second: Meaning) -> Result<Vec<(Row, Row)>, Incomparable> {
-    let rows = |meaning: Meaning| [meaning.buckets, meaning.statistics].concat();
+    let rows = |meaning: Meaning| {
+        let coordinates = meaning.coordinates.iter().flat_map(Coordinates::rows);
+        coordinates.chain(meaning.buckets).chain(meaning.statistics).collect::<Vec<_>>()
+    };
     let (first, second) = (rows(first), rows(second));
     if first.len() != second.len() {
         return Err(Incomparable::Rows(first.len(), second.len()));
@@ -139,6 +142,8 @@ impl Kind {
             Self::Quantiles => "quantiles",
             Self::MultiHistogram => "multi_histogram",
             Self::SparseHistogram => "sparse_histogram",
+            Self::VectorSum => "vector_sum",
+            Self::VectorMean => "vector_mean",
         }
     }
 }

@@ -9,10 +9,12 @@ use serde_json::Value;
 use sotto_vdaf::AggregateResult;
 use sotto_wire::{BatchMode, ListedInterval, TaskId};
 
-pub(super) use self::forms::{epsilon, number, optional, rounded, visible};
+pub(super) use self::forms::{
+    epsilon, high_ends, low_ends, number, numbers, optional, rounded, visible,
+};
 use self::forms::{interval, mode, sums, text};
 
-use super::{LEVEL, Meaning, QueryResult};
+use super::{Coordinates, LEVEL, Meaning, QueryResult};
 
 /// The version of the form.
 pub const FORMAT: &str = "sotto/1";
@@ -136,7 +138,7 @@ fn check(meaning: &Meaning) -> Result<(), ReadError> {
     if meaning.epsilon < 0.0 {
         return Err(ReadError::Value("its epsilon is negative"));
     }
-    Ok(())
+    meaning.coordinates.as_ref().map_or(Ok(()), Coordinates::check)
 }
 
 /// All keys but the first two.

@@ -30,7 +30,9 @@ pub(super) fn of(
         | Query::Sum { .. }
         | Query::Histogram { .. }
         | Query::MultiHistogram { .. }
-        | Query::SparseHistogram { .. } => Ok(Vec::new()),
+        | Query::SparseHistogram { .. }
+        | Query::VectorSum(_)
+        | Query::VectorMean(_) => Ok(Vec::new()),
     }
 }
 

@@ -5,6 +5,7 @@
 //! with the reader's theme.
 
 mod axis;
+mod curve;
 mod text;
 
 use std::fmt::Write;
@@ -13,7 +14,7 @@ use sotto_wire::utc;
 
 use self::axis::Axis;
 use self::text::{escaped, width, wrapped};
-use super::{Kind, QueryResult, Row};
+use super::{Kind, Meaning, QueryResult, Row};
 
 #[cfg(test)]
 pub(super) use self::text::width as text_width;
@@ -36,12 +37,15 @@ const STYLE: &str = "\
 text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b1b}\
 .ground{fill:#fff}.muted{fill:#595959}.grid{stroke:#e0e0e0}.zero{stroke:#595959}\
 .bar{fill:#56b4e9}.noise{stroke:#d55e00}.total{stroke:#1b1b1b}\
+.band{fill:#56b4e9;fill-opacity:.25}.inner{fill:#d55e00;fill-opacity:.35}\
+.curve{stroke:#0072b2;stroke-width:1.5;fill:none}\
 @media(prefers-color-scheme:dark){text{fill:#f2f2f2}.ground{fill:#16191d}.muted{fill:#b0b0b0}\
 .grid{stroke:#3a3f45}.zero{stroke:#b0b0b0}.bar{fill:#0072b2}.noise{stroke:#e69f00}\
 .total{stroke:#f2f2f2}}";
 
 impl QueryResult {
-    /// As an SVG image, with a bar for each bucket. Of more than 200 it shows the largest.
+    /// As an SVG image, with a bar for each bucket, of which it shows the largest 200, or a curve over
+    /// the coordinates of a vector.
     pub fn to_svg(&self) -> String {
         let rows = self.bars();
         let mut image = Image::new();
@@ -59,8 +63,16 @@ impl QueryResult {
         let has_noise = rows.iter().filter_map(|row| row.noise).any(|noise| noise.low < noise.high);
         let has_total = rows.iter().any(|row| row.stderr > 0.0);
         image.y += 10.0;
-        image.legend(has_noise, has_total);
-        image.bars(&rows);
+        match self.meaning.as_ref().and_then(|meaning| meaning.coordinates.as_ref()) {
+            None => {
+                image.legend(has_noise, has_total);
+                image.bars(&rows);
+            }
+            Some(coordinates) => {
+                image.legend_of_curve();
+                image.curve(coordinates);
+            }
+        }
         for line in self.origin_lines().iter().flat_map(|line| wrapped(line, INNER, SMALL)) {
             image.text(MARGIN, SMALL + 5.0, "class=\"muted\" font-size=\"11\"", &line);
         }
@@ -71,6 +83,7 @@ impl QueryResult {
     fn bars(&self) -> Vec<Row> {
         let mut rows = match &self.meaning {
             Some(meaning) if meaning.kind == Kind::Mean => meaning.statistics.clone(),
+            Some(Meaning { coordinates: Some(_), .. }) => return Vec::new(),
             _ => self.buckets(),
         };
         if rows.len() > MOST_BARS {
@@ -103,6 +116,11 @@ impl QueryResult {
                 let interval = row.interval_text(row.low, row.high);
                 format!("{}: {} ({interval})", row.label, row.text(row.estimate))
             }));
+        }
+        if let Some(coordinates) = &meaning.coordinates {
+            let (all, most) = (coordinates.len(), curve::MOST_POINTS);
+            let points = if all > most { ", several at each point of the curve" } else { "" };
+            facts.push(format!("{all} coordinates{points}"));
         }
         let all = meaning.buckets.len();
         if all > MOST_BARS && meaning.kind != Kind::Mean {
@@ -191,6 +209,25 @@ impl Image {
         }
         if total {
             entry(self, "95 %, noise and sampling", |image, x, y| image.total(x, x + 30.0, y));
+        }
+    }
+
+    fn legend_of_curve(&mut self) {
+        self.y += LINE;
+        let (mut x, y) = (MARGIN, self.y);
+        for (class, text) in
+            [("curve", "estimate"), ("inner", "95 %, noise"), ("band", "95 %, noise and sampling")]
+        {
+            if class == "curve" {
+                self.line(class, 2.0, (x, y - 4.5), (x + 30.0, y - 4.5));
+            } else {
+                let at = y - 4.5 - BAR / 2.0;
+                self.add(format_args!(
+                    "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{at:.1}\" width=\"30\" height=\"{BAR}\"/>\n"
+                ));
+            }
+            self.put(x + 38.0, y, "font-size=\"13\"", text);
+            x += 38.0 + width(text, TEXT) + 16.0;
         }
     }
 

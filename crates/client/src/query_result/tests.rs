@@ -6,7 +6,9 @@ use sotto_protocol::collector::Collection;
 use sotto_protocol::recipe::derive_task;
 use sotto_protocol::uniform_below;
 use sotto_testing::recipe;
-use sotto_wire::recipe::{Probability, Randomizer};
+use sotto_wire::recipe::{
+    AttributeType, Compression, Noise as ServerNoise, Probability, Randomizer, VectorQuery,
+};
 use sotto_wire::{Duration, Interval, Time};
 
 use super::*;
@@ -324,4 +326,149 @@ fn of_many_buckets_the_largest_are_drawn() {
     assert!(svg.contains("The 200 largest of 1000 buckets"));
     assert_eq!(svg.matches("class=\"bar\"").count(), 201, "with the legend's");
     assert!(svg.contains(">499</text>") && !svg.contains(">399</text>"));
+}
+
+/// A mean of vectors of 1 at most, in units of 1/1024, at this rate.
+fn vectors(randomizer: Randomizer, noise: Option<ServerNoise>, rate: (u64, u64)) -> Recipe {
+    let mut recipe = recipe::recipe("rhythm");
+    recipe.attributes.insert("trace".parse().unwrap(), AttributeType::Vector(8));
+    (recipe.randomizer, recipe.noise) = (randomizer, noise);
+    recipe.aggregation.min_batch = 100;
+    recipe.sampling.rate = Probability::new(rate.0, rate.1).unwrap();
+    let mapping = "trace".to_owned();
+    let asked = VectorQuery {
+        dimension: 8,
+        clip_micro: 1_000_000,
+        fraction_bits: 10,
+        mapping,
+        compression: None,
+    };
+    recipe::set_query(&mut recipe, Query::VectorMean(asked));
+    recipe
+}
+
+fn coordinates(found: &QueryResult) -> &Coordinates {
+    found.meaning.as_ref().unwrap().coordinates.as_ref().unwrap()
+}
+
+const SUMS: [i128; 8] = [102_400, -51_200, 0, 0, 1, 2, 3, 1_024];
+
+#[test]
+fn a_vector_has_columns_a_norm_and_no_buckets() {
+    let exact = vectors(Randomizer::None, None, (1, 1));
+    let found = result(&exact, 200, AggregateResult::Vector(SUMS.into()));
+    let meaning = found.meaning.as_ref().unwrap();
+    assert_eq!((meaning.kind, meaning.buckets.len()), (Kind::VectorMean, 0));
+    let columns = coordinates(&found);
+    // Everybody took part, without noise: 102,400/1,024/200.
+    assert_eq!((columns.estimates[0], columns.estimates[1]), (0.5, -0.25));
+    assert_eq!((columns.lows[0], columns.highs[0], columns.rms_error), (0.5, 0.5, 0.0));
+    let [devices, norm] = &meaning.statistics[..] else { panic!("{meaning:?}") };
+    assert_eq!((devices.label.as_str(), devices.estimate), ("devices", 200.0));
+    let expected =
+        SUMS.iter().map(|sum| (*sum as f64).powi(2)).sum::<f64>().sqrt() / 1_024.0 / 200.0;
+    assert!((norm.estimate - expected).abs() < 1e-12 && norm.label == "norm", "{norm:?}");
+    assert_eq!(found.buckets().len(), 8);
+    assert_eq!(found.estimates(), columns.estimates);
+
+    let noises = [
+        (Randomizer::Gaussian { sigma_micro: 5_000_000 }, None, 5.0 * 2_f64.sqrt()),
+        // Both servers add theirs.
+        (
+            Randomizer::None,
+            Some(ServerNoise::ServerGaussian { sigma_micro: 5_000_000 }),
+            5.0 * 2_f64.sqrt(),
+        ),
+    ];
+    for (randomizer, noise, deviation) in noises {
+        let recipe = vectors(randomizer, noise, (1, 2));
+        let found = result(&recipe, 200, AggregateResult::Vector(SUMS.into()));
+        let columns = coordinates(&found);
+        // Sigma 5 is for 100 devices, of which there are twice as many.
+        assert!((columns.noise_errors[2] / (deviation / 200.0) - 1.0).abs() < 0.01, "{columns:?}");
+        assert!(columns.lows[0] < columns.noise_lows[0] && columns.noise_lows[0] < 0.5);
+        assert!(
+            columns.rms_error < columns.errors[2] && columns.rms_error > columns.noise_errors[2]
+        );
+        let parameters = &found.meaning.as_ref().unwrap().parameters;
+        let named = |name: &str| parameters.iter().find(|one| one.name == name).unwrap().value;
+        assert_eq!((named("clip"), named("fraction bits")), (1.0, 10.0));
+    }
+}
+
+#[test]
+fn vectors_are_kept_shown_and_compared() {
+    let recipe = vectors(Randomizer::Gaussian { sigma_micro: 5_000_000 }, None, (1, 2));
+    let found = result(&recipe, 200, AggregateResult::Vector(SUMS.into()));
+    let kept = found.to_json();
+    let read = QueryResult::from_json(kept.as_bytes()).unwrap();
+    assert_eq!(read.to_json(), kept);
+    assert_eq!(coordinates(&read).len(), 8);
+    assert_eq!(read.to_csv().lines().count(), 1 + 8 + 2);
+    let short = kept.replacen("\"lows\": [", "\"lows\": [0,", 1);
+    assert!(QueryResult::from_json(short.as_bytes()).is_err(), "a column that is longer");
+
+    let mut more = SUMS;
+    more[3] += 100_000;
+    let other = result(&recipe, 200, AggregateResult::Vector(more.into()));
+    let same = Comparison::new(&found, &read, 0.05).unwrap();
+    assert!(!same.differs() && same.rows.len() == 10);
+    let differs = Comparison::new(&found, &other, 0.05).unwrap();
+    let rows: Vec<&str> =
+        differs.rows.iter().filter(|row| row.differs).map(|row| row.label.as_str()).collect();
+    assert_eq!(rows, ["3"]);
+
+    let svg = found.to_svg();
+    for part in ["<polyline class=\"curve\"", "<polygon class=\"band\"", "8 coordinates", "norm: "]
+    {
+        assert!(svg.contains(part), "{part}: {svg}");
+    }
+    let mut long = found.clone();
+    let columns = long.meaning.as_mut().unwrap().coordinates.as_mut().unwrap();
+    for column in [
+        &mut columns.estimates,
+        &mut columns.errors,
+        &mut columns.lows,
+        &mut columns.highs,
+        &mut columns.noise_errors,
+        &mut columns.noise_lows,
+        &mut columns.noise_highs,
+    ] {
+        *column = column.iter().copied().cycle().take(100_000).collect();
+    }
+    assert!(long.to_svg().len() < 100_000);
+    assert_eq!(coordinates(&long).binned(700).len(), 100_000_usize.div_ceil(143));
+    let mut consistent = found.clone();
+    consistent.add_consistent();
+    assert_eq!(consistent, found);
+}
+
+/// 500 devices, 8 numbers as 4: the way there and back, with the error that the result says.
+#[test]
+fn compressed_vectors_come_back_with_the_error_that_is_said() {
+    let truth = [0.4, -0.2, 0.0, 0.1, 0.0, 0.3, -0.1, 0.2];
+    let norm = truth.iter().map(|one: &f64| one * one).sum::<f64>().sqrt();
+    let (mut squares, mut said, mut missed) = (0.0, 0.0, 0);
+    for seed in 0..200 {
+        let mut recipe = vectors(Randomizer::None, None, (1, 1));
+        let Query::VectorMean(mut asked) = recipe.query.clone() else { panic!() };
+        asked.compression = Some(Compression { dimension: 4, seed });
+        recipe::set_query(&mut recipe, Query::VectorMean(asked));
+        let projection = sotto_protocol::recipe::projection(&recipe.query).unwrap().unwrap();
+        let sent = projection.project(&truth);
+        let sums = sent.iter().map(|one| (one * 1_024.0).round() as i128 * 500).collect();
+        let found = result(&recipe, 500, AggregateResult::Vector(sums));
+        let columns = coordinates(&found);
+        assert_eq!(columns.len(), 8);
+        said = columns.rms_error * columns.rms_error;
+        let wrong = columns.estimates.iter().zip(&truth).map(|(found, truth)| found - truth);
+        squares += wrong.map(|off| off * off).sum::<f64>() / 8.0;
+        let ends = columns.lows.iter().zip(&columns.highs).zip(&truth);
+        missed += ends.filter(|((low, high), truth)| *low > *truth || *high < *truth).count();
+    }
+    // (p - k)/(k (p - 1)) (d - 1)/d |X|^2; the mean of 200 seeds is within a tenth of it.
+    let formula = (8.0 - 4.0) / (4.0 * 7.0) * (7.0 / 8.0) * norm * norm;
+    assert!((squares / 200.0 / formula - 1.0).abs() < 0.1, "{} {formula}", squares / 200.0);
+    assert!(said > 0.3 * formula && said < 3.0 * formula, "{said} {formula}");
+    assert!(missed < 200 * 8 / 10, "{missed} of 1,600 intervals miss");
 }

@@ -34,7 +34,7 @@
 
 use rand_core::CryptoRng;
 
-use super::estimate::{Variance, each};
+use super::estimate::{Sample, Variance, each};
 use super::vector::is_within;
 use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
 use crate::error::{at_least_one, delta as target, in_range};
@@ -318,7 +318,8 @@ impl Method for Gaussian {
         collected.check(self.answers)?;
         let unit = self.unit as f64;
         let noise = Variance { at_zero: variance / (unit * unit), slope: 0.0 };
-        each(collected, self.answers, |sample, sum| sample.estimate(sum as f64 / unit, noise, 1.0))
+        let of = |sample: Sample, sum| sample.estimate(sum as f64 / unit, noise, 1.0);
+        each(collected, self.answers, of, |_| None)
     }
 
     fn clip(&self) -> Option<u64> {

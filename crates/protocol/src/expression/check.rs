@@ -7,7 +7,7 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, ListExpr, LiteralValue, SourceInfo, operators};
 
 use super::error::{ExpressionError, Position, Reason};
-use super::tree::{Bool, Comparison, Int, List, Operation, Text, Tree};
+use super::tree::{Bool, Comparison, Int, List, Operation, Text, Tree, Whole};
 use super::{MAX_LIST, MAX_NODES, Type, Value};
 
 type Checked<T> = Result<T, ExpressionError>;
@@ -87,6 +87,7 @@ impl Check<'_> {
             Type::Int => Tree::Int(Int::Attribute(name.to_owned())),
             Type::String => Tree::String(Text::Attribute(name.to_owned())),
             Type::List => Tree::List(List::Attribute(name.to_owned())),
+            Type::Vector(length) => Tree::Vector(length, Whole::Attribute(name.to_owned())),
         })
     }
 
@@ -98,8 +99,9 @@ impl Check<'_> {
         let element = |node: &IdedExpr| match self.tree(node)? {
             element @ (Tree::Int(_) | Tree::String(_)) => Ok(element),
             Tree::List(_) => Err(self.unsupported(node, "a list in a list")),
-            Tree::Bool(_) => {
-                let text = "the elements of a list are ints or strings, not bool".to_owned();
+            other => {
+                let found = other.result_type();
+                let text = format!("the elements of a list are ints or strings, not {found}");
                 Err(self.at(node, Reason::Types(text)))
             }
         };
@@ -199,6 +201,9 @@ impl Check<'_> {
             (Tree::List(then), Tree::List(otherwise)) => {
                 Ok(Tree::List(List::Choice(Box::new((condition, then, otherwise)))))
             }
+            (Tree::Vector(length, then), Tree::Vector(other, otherwise)) if length == other => {
+                Ok(Tree::Vector(length, Whole::Choice(Box::new((condition, then, otherwise)))))
+            }
             (then, otherwise) => {
                 let (then, otherwise) = (then.result_type(), otherwise.result_type());
                 let text = format!("the branches of `?` are {then} and {otherwise}: one type only");
@@ -234,8 +239,9 @@ impl Check<'_> {
             Tree::String(tree) => {
                 Bool::InStrings(tree, self.literals(list, Type::String, string_literal)?)
             }
-            Tree::List(_) => {
-                let text = "`in` is for one bool, int or string, not for list".to_owned();
+            other @ (Tree::List(_) | Tree::Vector(..)) => {
+                let found = other.result_type();
+                let text = format!("`in` is for one bool, int or string, not for {found}");
                 return Err(self.at(left, Reason::Types(text)));
             }
         };

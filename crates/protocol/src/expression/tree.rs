@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Attributes, EvaluationError, Type, Value};
+use super::{Attributes, EvaluationError, Type, Value, Vector};
 
 /// An expression of any type.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub(super) enum Tree {
     Int(Int),
     String(Text),
     List(List),
+    Vector(u32, Whole),
 }
 
 /// An expression of type bool.
@@ -61,6 +62,13 @@ pub(super) enum List {
     Choice(Box<(Bool, List, List)>),
 }
 
+/// An expression of type vector. Nothing looks into one.
+#[derive(Clone, Debug)]
+pub(super) enum Whole {
+    Attribute(String),
+    Choice(Box<(Bool, Whole, Whole)>),
+}
+
 /// How two values of one type are compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Comparison {
@@ -89,6 +97,7 @@ impl Tree {
             Self::Int(_) => Type::Int,
             Self::String(_) => Type::String,
             Self::List(_) => Type::List,
+            Self::Vector(length, _) => Type::Vector(*length),
         }
     }
 
@@ -98,6 +107,7 @@ impl Tree {
             Self::Int(tree) => tree.evaluate(attributes).map(Value::Int),
             Self::String(tree) => tree.evaluate(attributes).map(|text| Value::String(text.into())),
             Self::List(tree) => tree.evaluate(attributes).map(Value::List),
+            Self::Vector(length, tree) => tree.evaluate(*length, attributes).map(Value::Vector),
         }
     }
 
@@ -105,7 +115,7 @@ impl Tree {
     /// those in the branches of `?`.
     pub(super) fn constants(&self, found: &mut Vec<Value>) {
         match self {
-            Self::Bool(_) => {}
+            Self::Bool(_) | Self::Vector(..) => {}
             Self::Int(tree) => tree.constants(found),
             Self::String(tree) => tree.constants(found),
             Self::List(tree) => tree.constants(found),
@@ -240,6 +250,25 @@ impl List {
                 let (condition, then, otherwise) = &**choice;
                 let branch = if condition.evaluate(given)? { then } else { otherwise };
                 branch.evaluate(given)
+            }
+        }
+    }
+}
+
+impl Whole {
+    /// A vector of another length is as wrong as a number.
+    fn evaluate(&self, length: u32, given: &Attributes) -> Result<Vector, EvaluationError> {
+        match self {
+            Self::Attribute(name) => match attribute(given, name)? {
+                Value::Vector(vector) if vector.as_slice().len() as u64 == u64::from(length) => {
+                    Ok(vector.clone())
+                }
+                other => Err(wrong_type(name, Type::Vector(length), other)),
+            },
+            Self::Choice(choice) => {
+                let (condition, then, otherwise) = &**choice;
+                let branch = if condition.evaluate(given)? { then } else { otherwise };
+                branch.evaluate(length, given)
             }
         }
     }

@@ -1,13 +1,13 @@
 //! From a recipe to its DAP task. It depends on nothing else, so two parties with the same recipe
 //! have the same task.
 
-use sotto_wire::recipe::{Noise, Recipe};
+use sotto_wire::recipe::Recipe;
 use sotto_wire::{
     Duration, Encode, Interval, TaskConfiguration, TaskExtension, TaskParameters, Time,
     TimePrecision, Url, VdafType, taskprov,
 };
 
-use super::mechanism::{derive_vdaf, mechanism, stated};
+use super::mechanism::{derive_vdaf, mechanism, server_sigma, stated};
 use crate::Task;
 
 /// The DAP task of a recipe. Its `task_info` is the recipe's id, so that both HPKE AADs
@@ -27,9 +27,8 @@ pub fn derive_task(recipe: &Recipe) -> Result<Task, String> {
     let interval =
         Interval::new(start, Duration::new(windows)).map_err(|error| error.to_string())?;
     // A task extension, so that no aggregator can serve the task and leave the noise out.
-    let noise = recipe
-        .noise
-        .map(|Noise::ServerGaussian { sigma_micro }| TaskExtension::ServerNoise { sigma_micro });
+    let sigma = server_sigma(recipe).map_err(|error| error.to_string())?;
+    let noise = sigma.map(|sigma_micro| TaskExtension::ServerNoise { sigma_micro });
     let url = |text: &str| Url::new(text).map_err(|error| error.to_string());
     let configuration = TaskConfiguration::new(TaskParameters {
         task_info: recipe.id().as_bytes().to_vec(),

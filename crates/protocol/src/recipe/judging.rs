@@ -13,6 +13,9 @@ use super::mechanism::{claimed_adjacency, mechanism};
 use super::show_micro;
 use crate::admission::{Check, Silence};
 
+/// More than anybody should claim, in millionths.
+const LARGE_CLAIM: u64 = 100_000_000;
+
 /// Covers the arithmetic with a few probabilities. Relative.
 const ROUNDINGS: f64 = 8.0 * f64::EPSILON;
 
@@ -39,6 +42,23 @@ pub fn needs_audience(recipe: &Recipe) -> bool {
 /// The rate of the default value, if all others have a higher one.
 pub(super) fn two_rates(recipe: &Recipe) -> Option<Probability> {
     recipe.sampling.default_rate.filter(|least| *least != recipe.sampling.rate)
+}
+
+/// The judgement of a recipe whose claim is still to be made: whatever it claims so far, it may
+/// claim this.
+///
+/// A mechanism may depend on the claim: the larger it is, the longer may noise make a vector, and
+/// the less is charged for what is longer. What is found with a large claim also holds with the
+/// claim that is found ([`sotto_dp::mechanism::gaussian`]).
+pub fn judgement_to_claim(
+    recipe: &Recipe,
+    certified: Option<u64>,
+) -> Result<Option<Judgement>, Error> {
+    let mut open = recipe.clone();
+    if let Privacy::Claim { epsilon_micro, .. } = &mut open.privacy {
+        *epsilon_micro = LARGE_CLAIM;
+    }
+    judgement_of(&open, certified)
 }
 
 /// The judgement of a recipe of which nobody has certified an audience.

@@ -3,25 +3,36 @@
 use std::collections::BTreeSet;
 
 use sotto_dp::mechanism::Value as Answer;
-use sotto_wire::recipe::Query;
+use sotto_dp::mechanism::vector::clip;
+use sotto_dp::projection::Projection;
+use sotto_wire::recipe::{Query, VectorQuery};
 
+use super::mechanism::norm_bound;
 use crate::expression::{Expression, Type, Value};
 
 /// The types that a mapping may have for a query.
-pub(super) fn mapping_types(query: &Query) -> &'static [Type] {
+pub(super) fn mapping_types(query: &Query) -> Vec<Type> {
     match query {
-        Query::Count { .. } => &[Type::Bool],
-        Query::Sum { .. } | Query::Mean { .. } | Query::Quantiles { .. } => &[Type::Int],
-        Query::MultiHistogram { .. } => &[Type::List],
+        Query::Count { .. } => vec![Type::Bool],
+        Query::Sum { .. } | Query::Mean { .. } | Query::Quantiles { .. } => vec![Type::Int],
+        Query::MultiHistogram { .. } => vec![Type::List],
         Query::Histogram { .. } | Query::SparseHistogram { .. } => match query.labels() {
-            Some(_) => &[Type::Int, Type::String],
-            None => &[Type::Int],
+            Some(_) => vec![Type::Int, Type::String],
+            None => vec![Type::Int],
         },
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => {
+            vec![Type::Vector(vectors.dimension)]
+        }
     }
 }
 
 /// What a mapping's value means to a query; `None` if it is no bucket, label or number of it.
-pub(super) fn meaning(query: &Query, value: &Value) -> Option<Answer> {
+/// Vectors are projected, if the query has a projection.
+pub(super) fn meaning(
+    query: &Query,
+    projection: Option<&Projection>,
+    value: &Value,
+) -> Option<Answer> {
     match (query, value) {
         (Query::Count { .. }, Value::Bool(value)) => Some(Answer::Bit(*value)),
         (Query::Sum { max, .. } | Query::Mean { max, .. }, Value::Int(value)) => {
@@ -34,8 +45,28 @@ pub(super) fn meaning(query: &Query, value: &Value) -> Option<Answer> {
         (Query::MultiHistogram { most, .. }, Value::List(values)) => {
             Some(Answer::Labels(several(query, *most, values)))
         }
+        (Query::VectorSum(vectors) | Query::VectorMean(vectors), Value::Vector(value)) => {
+            vector(vectors, projection, value.as_slice()).map(Answer::Vector)
+        }
         _ => None,
     }
+}
+
+/// The vector that is sent, in whole units, before noise: projected, clipped, rounded, and made
+/// shorter where rounding made it too long. `None` if a coordinate is no number.
+fn vector(
+    vectors: &VectorQuery,
+    projection: Option<&Projection>,
+    value: &[f64],
+) -> Option<Vec<i64>> {
+    let sound = value.len() as u64 == u64::from(vectors.dimension)
+        && value.iter().all(|coordinate| coordinate.is_finite());
+    let clipped =
+        |vector: &[f64]| clip(vector, vectors.sent(), vectors.fraction_bits, norm_bound(vectors));
+    sound.then(|| match projection {
+        None => clipped(value),
+        Some(projection) => clipped(&projection.project(value)),
+    })
 }
 
 /// The buckets of a list: what is none is left out, each counts once, and of more than `most` the
@@ -61,7 +92,7 @@ fn bucket(query: &Query, value: &Value) -> Option<u32> {
             let index = query.labels()?.iter().position(|known| known == label)?;
             u32::try_from(index).ok()
         }
-        Value::Bool(_) | Value::List(_) => None,
+        Value::Bool(_) | Value::List(_) | Value::Vector(_) => None,
     }
 }
 
@@ -83,6 +114,9 @@ pub(super) fn fallback(query: &Query) -> Answer {
         }
         Query::MultiHistogram { fallback, .. } => Answer::Labels(fallback.clone()),
         Query::SparseHistogram { default, .. } => Answer::OneHot(*default),
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => {
+            Answer::Vector(vec![0; vectors.sent() as usize])
+        }
     }
 }
 
@@ -92,7 +126,7 @@ pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(),
     let means_something = |value: &Value| match query {
         // An element of the list.
         Query::MultiHistogram { .. } => bucket(query, value).is_some(),
-        _ => meaning(query, value).is_some(),
+        _ => meaning(query, None, value).is_some(),
     };
     let constants = mapping.constants();
     let Some(wrong) = constants.iter().find(|value| !means_something(value)) else {
@@ -103,7 +137,7 @@ pub(super) fn check_constants(query: &Query, mapping: &Expression) -> Result<(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::String(text) => format!("{text:?}"),
-        Value::List(_) => "a list".to_owned(),
+        Value::List(_) | Value::Vector(_) => "a list".to_owned(),
     };
     let instead = match (query, query.buckets(), query.labels()) {
         (Query::Count { .. }, ..) => "write true or false".to_owned(),

@@ -4,8 +4,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sotto_protocol::recipe::{check_mapping, derive_task, derive_vdaf, mechanism, recipe_vdaf};
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{AttributeType, Noise, Query, Randomizer, Recipe, RecipeVdaf};
-use sotto_wire::{BatchMode, FormatError, TaskExtension, taskprov};
+use sotto_wire::recipe::{
+    AttributeType, Noise, Query, Randomizer, Recipe, RecipeVdaf, VectorQuery,
+};
+use sotto_wire::{BatchMode, TaskExtension, taskprov};
 
 /// A change and what it changes.
 type Named = (&'static str, fn(&mut Recipe));
@@ -39,8 +41,9 @@ const CHANGES: [Named; 12] = [
     ("author", |recipe| recipe.author.name = "somebody.else".parse().unwrap()),
 ];
 
-fn vdaf(recipe: &Recipe) -> Result<RecipeVdaf, FormatError> {
-    recipe_vdaf(&recipe.query, &recipe.sampling, &recipe.randomizer)
+/// The clip in units of the sum.
+fn units(vectors: &VectorQuery) -> u64 {
+    (u128::from(vectors.clip_micro) * (1 << vectors.fraction_bits) / 1_000_000) as u64
 }
 
 #[test]
@@ -50,10 +53,10 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
     for _ in 0..400 {
         let mut recipe = arbitrary::recipe(&mut rng);
         // A mechanism refuses parameters that it cannot keep.
-        let Ok(follows) = vdaf(&recipe) else { continue };
-        recipe.aggregation.vdaf = follows;
         recipe.aggregation.min_batch %= 1 << 20;
         recipe.aggregation.min_batch += 1;
+        let Ok(follows) = recipe_vdaf(&recipe) else { continue };
+        recipe.aggregation.vdaf = follows;
         recipe.check().unwrap();
         // Sums of numbers so large that they may wrap around have no task.
         let Ok(task) = derive_task(&recipe) else { continue };
@@ -68,7 +71,10 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
             derive_vdaf(&mechanism(&recipe).unwrap()).vdaf_type()
         );
         // What is not known to an aggregator must not be served: noise cannot be left out.
-        let noise = recipe.noise.map(|Noise::ServerGaussian { sigma_micro }| sigma_micro);
+        let noise = recipe.noise.map(|Noise::ServerGaussian { sigma_micro }| {
+            // That of vectors is in units of the clip.
+            sigma_micro * recipe.query.vectors().map_or(1, units)
+        });
         let extension = noise.map(|sigma_micro| TaskExtension::ServerNoise { sigma_micro });
         assert_eq!(configuration.extensions().as_slice().get(1), extension.as_ref());
         assert_eq!(task.noise().is_some(), noise.is_some());
@@ -79,7 +85,7 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         for (number, (field, change)) in CHANGES.iter().enumerate() {
             let mut other = recipe.clone();
             change(&mut other);
-            let Ok(follows) = vdaf(&other) else { continue };
+            let Ok(follows) = recipe_vdaf(&other) else { continue };
             other.aggregation.vdaf = follows;
             if other == recipe || other.check().is_err() {
                 continue;
@@ -91,8 +97,8 @@ fn a_task_follows_from_its_recipe_and_changes_with_it() {
         let mut wrong = recipe.clone();
         wrong.aggregation.vdaf = match recipe.query {
             Query::Count { .. } => {
-                let sum = Query::Sum { max: 3, mapping: String::new(), fallback: 0 };
-                recipe_vdaf(&sum, &recipe.sampling, &Randomizer::None).unwrap()
+                let query = Query::Sum { max: 3, mapping: String::new(), fallback: 0 };
+                recipe_vdaf(&Recipe { query, ..recipe.clone() }).unwrap()
             }
             _ => RecipeVdaf::Prio3Count,
         };

@@ -12,13 +12,15 @@ use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::recipe::windows::RateRule;
 use sotto_protocol::recipe::{
     Assessment, check_mapping, colluding, judgement_of, mechanism, recipe_vdaf, sending_epsilon,
+    sides,
 };
 use sotto_testing::keys::rng;
 use sotto_testing::recipe::{recipe, set_query};
 use sotto_testing::world::{Plan, World};
 use sotto_vdaf::Measurement;
 use sotto_wire::recipe::{
-    Adjacency, AttributeType, Noise, Privacy, Probability, Query, Randomizer, Recipe, RecipeVdaf,
+    Adjacency, AttributeType, Compression, Noise, Privacy, Probability, Query, Randomizer, Recipe,
+    RecipeVdaf, VectorQuery,
 };
 
 fn part(num: u64, den: u64) -> Probability {
@@ -33,6 +35,7 @@ fn text(text: &str) -> Value {
 fn asking(query: Query, randomizer: Randomizer) -> Recipe {
     let mut recipe = recipe("kinds");
     recipe.attributes.insert("apps".parse().unwrap(), AttributeType::Strings);
+    recipe.attributes.insert("trace".parse().unwrap(), AttributeType::Vector(3));
     recipe.randomizer = randomizer;
     recipe.privacy = Privacy::InsecureUnbounded;
     set_query(&mut recipe, query);
@@ -46,6 +49,15 @@ fn mean(mapping: &str) -> Query {
 fn ages() -> Query {
     let (boundaries, mapping) = (vec![-5, 18, 65], "region".to_owned());
     Query::Quantiles { boundaries, quantiles: Query::quartiles(), mapping, fallback: 20 }
+}
+
+fn vectors(compression: Option<Compression>) -> VectorQuery {
+    let mapping = "trace".to_owned();
+    VectorQuery { dimension: 3, clip_micro: 2_000_000, fraction_bits: 4, mapping, compression }
+}
+
+fn trace(numbers: &[f64]) -> Attributes {
+    [("trace".to_owned(), Value::Vector(numbers.to_vec().into()))].into()
 }
 
 fn apps(mapping: &str) -> Query {
@@ -460,9 +472,151 @@ fn every_randomizer_has_its_mechanism_and_its_vdaf() {
         assert_eq!(mechanism(&recipe).unwrap().kind(), kind);
         Assessment::new(recipe).unwrap();
     }
-    let mut sampling = recipe("kinds").sampling;
-    sampling.dummy_rate = part(1, 2);
     for named in [geometry, response] {
-        assert!(recipe_vdaf(&ages(), &sampling, &named).is_err(), "{named:?} has no dummies");
+        let mut recipe = asking(ages(), named);
+        recipe.sampling.dummy_rate = part(1, 2);
+        assert!(recipe_vdaf(&recipe).is_err(), "{named:?} has no dummies");
+    }
+}
+
+/// Rounded to sixteenths, at most 2 long; zero where there is no vector of this length.
+#[test]
+fn a_vector_is_clipped_and_rounded_and_anything_else_is_zero() {
+    let assessment =
+        Assessment::new(asking(Query::VectorMean(vectors(None)), Randomizer::None)).unwrap();
+    let answer = |attributes: &Attributes| assessment.answer(attributes);
+    let vector = |numbers: [i64; 3]| Answer::Vector(numbers.into());
+    assert_eq!(answer(&trace(&[0.5, -0.25, 0.03])), vector([8, -4, 0]));
+    // Ties go to the even number: 2.5 and 3.5 sixteenths.
+    assert_eq!(answer(&trace(&[2.5 / 16.0, 3.5 / 16.0, 0.0])), vector([2, 4, 0]));
+    // Twice as long as it may be, and far longer.
+    assert_eq!(answer(&trace(&[4.0, 0.0, 0.0])), vector([32, 0, 0]));
+    assert_eq!(answer(&trace(&[0.0, -1e300, 0.0])), vector([0, -32, 0]));
+    let Answer::Vector(long) = answer(&trace(&[3.0, 3.0, 3.0])) else { panic!() };
+    assert!(long.iter().map(|one| one * one).sum::<i64>() <= 32 * 32, "{long:?}");
+    let missing = Attributes::new();
+    let number = [("trace".to_owned(), Value::Int(3))].into();
+    for (attributes, reason) in [
+        (trace(&[1.0, 1.0]), "trace"),
+        (trace(&[1.0; 4]), "trace"),
+        (trace(&[]), "trace"),
+        (trace(&[1.0, f64::NAN, 0.0]), "counted nowhere"),
+        (trace(&[f64::INFINITY, 0.0, 0.0]), "counted nowhere"),
+        (missing, "trace"),
+        (number, "trace"),
+    ] {
+        assert_eq!(answer(&attributes), vector([0; 3]), "{attributes:?}");
+        let said = assessment.fallback_reason(&attributes).unwrap();
+        assert!(said.contains(reason), "{said}");
+    }
+    assert_eq!(assessment.fallback_reason(&trace(&[1.0, 1.0, 1.0])), None);
+    let stated = assessment.recipe().aggregation.vdaf;
+    assert!(
+        matches!(stated, RecipeVdaf::Pine64 { dimension: 3, norm_bound: 32, .. }),
+        "{stated:?}"
+    );
+}
+
+#[test]
+fn the_mapping_of_a_vector_is_an_attribute_of_its_length() {
+    let attributes = [
+        ("trace".parse().unwrap(), AttributeType::Vector(3)),
+        ("other".parse().unwrap(), AttributeType::Vector(3)),
+        ("short".parse().unwrap(), AttributeType::Vector(2)),
+        ("region".parse().unwrap(), AttributeType::Int),
+    ]
+    .into();
+    let of = |mapping: &str| {
+        let vectors = VectorQuery { mapping: mapping.to_owned(), ..vectors(None) };
+        check_mapping(&Query::VectorSum(vectors), &attributes).map(drop)
+    };
+    assert_eq!(of("trace"), Ok(()));
+    assert_eq!(of("region > 3 ? trace : other"), Ok(()));
+    for (mapping, reason) in [
+        ("short", "the mapping gives vector(2), not vector(3)"),
+        ("region", "the mapping gives int, not vector(3): write the name of an attribute"),
+        ("region > 3 ? trace : short", "one type only"),
+        ("trace == other", "compares two values of one type"),
+        ("[trace]", "the elements of a list are ints or strings, not vector(3)"),
+        ("trace[0]", "an index"),
+        ("absent", "declared are: other, region, short, trace"),
+    ] {
+        let found = of(mapping).unwrap_err();
+        assert!(found.contains(reason), "{mapping}: {found}");
+    }
+    let number = Query::Sum { max: 3, mapping: "trace".to_owned(), fallback: 0 };
+    let found = check_mapping(&number, &attributes).map(drop).unwrap_err();
+    assert!(found.contains("only a query of vectors can use one"), "{found}");
+}
+
+/// The same randomness gives the same bytes of numbers, on every device and at any time.
+#[test]
+fn noise_on_a_vector_depends_on_the_seed_alone() {
+    let noisy = |compression| {
+        let query = Query::VectorSum(vectors(compression));
+        let mut recipe = asking(query, Randomizer::Gaussian { sigma_micro: 50_000_000 });
+        recipe.aggregation.min_batch = 100;
+        recipe.aggregation.vdaf = recipe_vdaf(&recipe).unwrap();
+        Assessment::new(recipe).unwrap()
+    };
+    let compression = Compression { dimension: 2, seed: 5 };
+    for compression in [None, Some(compression)] {
+        let (one, other) = (noisy(compression), noisy(compression));
+        let length = compression.map_or(3, |compression| compression.dimension as usize);
+        let sent = |assessment: &Assessment, numbers: &[f64], seed| {
+            let sent = assessment.randomized(&trace(numbers), &mut rng(seed));
+            let Measurement::Vector(sent) = sent else { panic!("{sent:?}") };
+            assert_eq!(sent.len(), length);
+            sent
+        };
+        assert_eq!(sent(&one, &[0.5, 0.5, 0.5], 7), sent(&other, &[0.5, 0.5, 0.5], 7));
+        assert_ne!(sent(&one, &[0.5, 0.5, 0.5], 7), sent(&one, &[0.5, 0.5, 0.5], 8));
+        // The noise is the same, whatever it is added to: nothing else is drawn.
+        let exact = |numbers: &[f64]| match one.answer(&trace(numbers)) {
+            Answer::Vector(exact) => exact,
+            other => panic!("{other:?}"),
+        };
+        let noise = |numbers: &[f64]| {
+            let (sent, exact) = (sent(&one, numbers, 7), exact(numbers));
+            sent.iter().zip(&exact).map(|(sent, exact)| sent - exact).collect::<Vec<_>>()
+        };
+        assert_eq!(noise(&[0.5, 0.5, 0.5]), noise(&[-1.0, 0.0, 0.25]));
+        let Some(Measurement::Vector(dummy)) = one.dummy(&mut rng(7)) else { panic!() };
+        assert_eq!(dummy, noise(&[0.0; 3]), "the zero vector with full noise");
+        assert!(dummy.iter().any(|number| *number != 0));
+    }
+    // A seed is another projection.
+    let answer = |seed| {
+        let other = noisy(Some(Compression { dimension: 2, seed }));
+        other.answer(&trace(&[0.5, 0.25, -1.0]))
+    };
+    let answers: Vec<_> = (0..8).map(answer).collect();
+    assert!(answers.iter().any(|one| *one != answers[0]), "{answers:?}");
+}
+
+/// How much noise is needed depends on the claim, so the claim comes first, and is enough.
+#[test]
+fn a_claim_about_vectors_holds_for_its_own_parameters() {
+    for (randomizer, noise) in [
+        (Randomizer::Gaussian { sigma_micro: 20_000_000 }, None),
+        (Randomizer::None, Some(Noise::ServerGaussian { sigma_micro: 20_000_000 })),
+    ] {
+        let mut recipe = recipe("kinds");
+        recipe.attributes.insert("trace".parse().unwrap(), AttributeType::Vector(3));
+        (recipe.randomizer, recipe.noise) = (randomizer, noise);
+        recipe.aggregation.min_batch = 2_000;
+        let wide = VectorQuery { fraction_bits: 15, ..vectors(None) };
+        set_query(&mut recipe, Query::VectorSum(wide));
+        let claimed = sotto_testing::recipe::reclaim(&mut recipe);
+        let assessment = Assessment::new(recipe.clone()).unwrap();
+        assert_eq!(assessment.cost().unwrap().epsilon_micro, claimed);
+        assert!((10_000..20_000_000).contains(&claimed), "{claimed}");
+        let sides = sides(&recipe).unwrap().unwrap();
+        assert_eq!(sides.aggregators.rho, 1.0);
+        assert!(sides.devices.rho > 1.0 && sides.devices.addition > sides.aggregators.addition);
+        // An author who claims less is refused.
+        sotto_protocol::recipe::set_claim(&mut recipe, claimed - claimed / 100).unwrap();
+        let refused = Assessment::new(recipe).unwrap_err();
+        assert_eq!(refused.check, Check::Claim, "{refused}");
     }
 }

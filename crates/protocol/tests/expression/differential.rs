@@ -26,6 +26,11 @@ fn interpret(program: &Program, given: &Attributes) -> Option<Value> {
                 });
                 context.add_variable_from_value(name.as_str(), texts.collect::<Vec<_>>());
             }
+            // Of another length than declared: ours has no value.
+            Value::Vector(vector) if vector.as_slice().len() != 3 => {}
+            Value::Vector(vector) => {
+                context.add_variable_from_value(name.as_str(), vector.as_slice().to_vec());
+            }
         }
     }
     Some(ours(program.execute(&context).ok()?))
@@ -36,6 +41,13 @@ fn ours(value: cel::Value) -> Value {
         cel::Value::Bool(value) => Value::Bool(value),
         cel::Value::Int(value) => Value::Int(value),
         cel::Value::String(text) => Value::String(text.to_string()),
+        cel::Value::List(list) if list.iter().any(|one| matches!(one, cel::Value::Float(_))) => {
+            let number = |value: &cel::Value| match value {
+                cel::Value::Float(number) => *number,
+                other => panic!("a vector with {other:?}"),
+            };
+            Value::Vector(list.iter().map(number).collect::<Vec<_>>().into())
+        }
         cel::Value::List(list) => Value::List(list.iter().cloned().map(ours).collect()),
         other => panic!("an expression of the subset gave {other:?}"),
     }

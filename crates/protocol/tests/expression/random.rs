@@ -30,6 +30,12 @@ pub(crate) fn attributes(rng: &mut ChaCha20Rng) -> Attributes {
                 let texts = (0..below(4, rng)).map(|_| pick(&STRINGS, rng).to_owned());
                 Value::List(texts.map(Value::String).collect())
             }
+            // One in four has another length.
+            Type::Vector(length) => {
+                let length = if below(4, rng) == 0 { below(5, rng) } else { length };
+                let numbers = (0..length).map(|_| f64::from(below(100, rng)) / 8.0 - 5.0);
+                Value::Vector(numbers.collect::<Vec<_>>().into())
+            }
         };
         if below(8, rng) > 0 {
             given.insert(name, value);
@@ -39,7 +45,11 @@ pub(crate) fn attributes(rng: &mut ChaCha20Rng) -> Attributes {
 }
 
 pub(crate) fn any_type(rng: &mut ChaCha20Rng) -> Type {
-    if below(8, rng) == 0 { Type::List } else { single_type(rng) }
+    match below(16, rng) {
+        0 | 1 => Type::List,
+        2 => Type::Vector(3),
+        _ => single_type(rng),
+    }
 }
 
 /// A type of one value.
@@ -73,6 +83,7 @@ pub(crate) fn expression(of: Type, depth: u32, rng: &mut ChaCha20Rng) -> String 
                 .collect();
             format!("[{}]", elements.join(", "))
         }
+        Type::Vector(_) => leaf(of, rng),
     }
 }
 
@@ -129,5 +140,7 @@ fn literal(of: Type, rng: &mut ChaCha20Rng) -> String {
             format!("'{}'", text.replace('\'', "\\'"))
         }
         Type::List => format!("[{}]", literal(pick(&[Type::Int, Type::String], rng), rng)),
+        // There is none.
+        Type::Vector(_) => "v".to_owned(),
     }
 }

@@ -6,11 +6,12 @@
 
 use sotto_dp::Adjacency;
 use sotto_dp::mechanism::exact::Exact;
+use sotto_dp::mechanism::gaussian::{Gaussian, Noise};
 use sotto_dp::mechanism::projective_geometry::ProjectiveGeometry;
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
 use sotto_dp::mechanism::rappor::Rappor;
 use sotto_dp::mechanism::server_noise::ServerNoise;
-use sotto_dp::mechanism::{Collected, Encoding, Mechanism, Rates, mean};
+use sotto_dp::mechanism::{Collected, Encoding, Mechanism, Rates, mean, vector_mean};
 use sotto_protocol::Rejection;
 use sotto_protocol::recipe::derive_vdaf;
 use sotto_testing::aggregators::{Craft, Parties, assert_same_books};
@@ -21,6 +22,8 @@ use sotto_wire::{BatchMode, Encode};
 const LENGTH: u32 = 50;
 const LARGEST: u64 = 20;
 const DEFAULT: usize = 0;
+/// Coordinates of every vector.
+const DIMENSION: u32 = 64;
 /// Honest devices in the batch, at least.
 const HONEST: u64 = 1_000;
 
@@ -65,6 +68,20 @@ fn cases() -> Vec<Case> {
         rates,
         statistic,
     };
+    let vector = Encoding::Vector { length: DIMENSION, norm_bound: 1 << 15 };
+    // Sigma 6 of the clip for 1,000 devices.
+    let noise = Noise {
+        sigma_micro: 6_000_000,
+        contributions: HONEST,
+        most_contributions: 1 << 40,
+        rounds: 1,
+        epsilon_micro: 1_000_000,
+        delta: 1e-6,
+        adjacency: Adjacency::Replace,
+    };
+    let vectors = Gaussian::vectors(DIMENSION, 1 << 15, &noise).unwrap().into();
+    let gaussian = Gaussian::symbols(one_hot, 1 << 20, &noise).unwrap().into();
+    let sums = "`vector_sum`, `vector_mean`";
     let none = "`none`, with noise of the aggregators or without";
     let buckets = "`histogram`, `quantiles`";
     vec![
@@ -85,6 +102,9 @@ fn cases() -> Vec<Case> {
             needles,
             Statistic::Default,
         ),
+        case("`histogram`", "`gaussian`, 6", vec![gaussian], all, Statistic::None),
+        case(sums, none, plain(vector), all, Statistic::Mean),
+        case(sums, "`gaussian`, 6", vec![vectors], all, Statistic::Mean),
     ]
 }
 
@@ -94,6 +114,16 @@ fn choices(encoding: Encoding) -> Vec<Measurement> {
         Encoding::Bit => [false, true].map(Measurement::Count).into(),
         Encoding::Number { max } => [0, 1, max].map(Measurement::Sum).into(),
         Encoding::OneHot { length } => (0..length).map(Measurement::Histogram).collect(),
+        Encoding::Vector { length, norm_bound } => {
+            let bound = norm_bound as i64;
+            let along = |sign: i64| {
+                (0..length).map(move |at| if at == 0 { sign * bound } else { 0 }).collect()
+            };
+            // As long as it may be in all directions at once.
+            let part = (norm_bound as f64 / f64::from(length).sqrt()) as i64;
+            let spread = vec![part; length as usize];
+            [along(1), along(-1), spread].map(Measurement::Vector).into()
+        }
         Encoding::Labels { length, most } => {
             // Without the bucket of the default, where there is one, and with it.
             let set = |weight| (0..length).map(|bucket| (1..=weight).contains(&bucket)).collect();
@@ -101,7 +131,6 @@ fn choices(encoding: Encoding) -> Vec<Measurement> {
             let sets = (0..=most.min(length - 1)).map(set).chain((0..=most).map(low));
             sets.map(Measurement::MultihotCountVec).collect()
         }
-        Encoding::Vector { .. } => panic!("not among them"),
     }
 }
 
@@ -119,6 +148,7 @@ fn words(measurement: &Measurement, encoding: Encoding) -> String {
                 _ => format!("{set} of {} buckets", bits.len()),
             }
         }
+        Measurement::Vector(_) => "the longest vector, along one axis".to_owned(),
         other => panic!("{other:?}"),
     }
 }
@@ -171,7 +201,13 @@ fn moved(case: &Case, mechanism: &Mechanism, rates: Rates, added: &[i128]) -> Mo
         Statistic::Default => std::mem::take(&mut moves[DEFAULT]),
         _ => 0.0,
     };
-    let value = |batch| mean(mechanism, batch).unwrap().mean.value;
+    // Vectors in units of the clip.
+    let unit = mechanism.clip().map_or(1.0, |clip| clip as f64);
+    moves.iter_mut().for_each(|by| *by /= unit);
+    let value = |batch| match mechanism.clip() {
+        Some(_) => vector_mean(mechanism, batch).unwrap().numbers[0].value.abs() / unit,
+        None => mean(mechanism, batch).unwrap().mean.value,
+    };
     let (below, above) = moves.split_at(moves.len() / 2);
     let statistic = match case.statistic {
         Statistic::None => 0.0,
@@ -222,6 +258,19 @@ fn refuse_more(parties: &mut Parties, vdaf: &VdafConfig, report: &Measurement) {
     let byte = craft.leader_share.iter_mut().find(|byte| **byte < 255).unwrap();
     *byte += 1;
     assert_eq!(verified(parties, &craft), Err(Rejection::VdafVerifyError), "{vdaf:?}");
+    if let VdafConfig::Pine { dimension, norm_bound, .. } = *vdaf {
+        let larger = VdafConfig::pine64(dimension, norm_bound + norm_bound / 1_000);
+        let mut longer = vec![0; dimension as usize];
+        longer[0] = (norm_bound + norm_bound / 1_000) as i64;
+        let mut others = Parties::new(&larger, BatchMode::TimeInterval);
+        let craft = Craft::new(&mut others, &Measurement::Vector(longer));
+        verified(&mut others, &craft).expect("it is valid where the bound is larger");
+        let refused = verified(parties, &craft).unwrap_err();
+        if larger.build().unwrap().sizes() == vdaf.build().unwrap().sizes() {
+            assert_eq!(refused, Rejection::VdafVerifyError, "{vdaf:?}");
+        }
+        return;
+    }
     // (No encoding says a larger number: the weights of its bits add up to the largest.)
     let VdafConfig::Prio3MultihotCountVec { length, max_weight, .. } = *vdaf else { return };
     if max_weight == u64::from(length) {

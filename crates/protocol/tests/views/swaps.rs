@@ -247,8 +247,7 @@ fn world() -> (World, Assessment) {
     // Large enough for a different size class than reads of the log.
     plan.recipe.query =
         Query::Histogram { buckets: 200, labels: None, mapping: "region".to_owned(), fallback: 0 };
-    plan.recipe.aggregation.vdaf =
-        recipe_vdaf(&plan.recipe.query, &plan.recipe.sampling, &plan.recipe.randomizer).unwrap();
+    plan.recipe.aggregation.vdaf = recipe_vdaf(&plan.recipe).unwrap();
     plan.reclaim();
     plan.leader_set.gateway_configs =
         Some(vec![KeySet::config_text(keypair_from(1, LEADER_KEY).config())]);

@@ -1,14 +1,16 @@
 //! Arbitrary queries, with expressions of the right type.
 
 use rand_core::Rng;
-use sotto_wire::limits::{MAX_BUCKETS, MAX_INTEGER};
-use sotto_wire::recipe::{AttributeName, AttributeType, Query};
+use sotto_wire::limits::{
+    MAX_BUCKETS, MAX_DIMENSION, MAX_FRACTION_BITS, MAX_INTEGER, MIN_DIMENSION,
+};
+use sotto_wire::recipe::{AttributeName, AttributeType, Compression, Query, VectorQuery};
 
 use super::{Attributes, below, chance, number, pick, probability, text};
 
 /// An arbitrary query.
 pub(super) fn query(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
-    match below(8, rng) {
+    match below(9, rng) {
         0 => Query::Count { mapping: predicate(attributes, rng), fallback: chance(2, rng) },
         1 | 2 => {
             let max = number(1, MAX_INTEGER, rng);
@@ -30,6 +32,10 @@ pub(super) fn query(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
             Query::SparseHistogram { buckets, labels, mapping, default: bucket(buckets, rng) }
         }
         6 => quantiles(attributes, rng),
+        7 => {
+            let vectors = vectors(attributes, rng);
+            if chance(2, rng) { Query::VectorSum(vectors) } else { Query::VectorMean(vectors) }
+        }
         _ => {
             let (buckets, labels) = buckets(rng);
             let most = number(1, u64::from(buckets), rng) as u32;
@@ -56,6 +62,28 @@ fn quantiles(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
     }
     let mapping = integer(attributes, MAX_INTEGER, rng);
     Query::Quantiles { boundaries, quantiles, mapping, fallback: signed(rng) }
+}
+
+/// The attribute may be of another type or length: `sotto-wire` does not know what a mapping says.
+fn vectors(attributes: &Attributes, rng: &mut dyn Rng) -> VectorQuery {
+    let vector = attributes.iter().find(|(_, kind)| matches!(kind, AttributeType::Vector(_)));
+    let dimension = match vector {
+        Some((_, AttributeType::Vector(dimension))) => *dimension,
+        _ => number(MIN_DIMENSION, MAX_DIMENSION, rng) as u32,
+    };
+    let compression = chance(2, rng).then(|| Compression {
+        dimension: number(1, u64::from(dimension) - 1, rng) as u32,
+        seed: number(0, MAX_INTEGER, rng),
+    });
+    // Most are such that the norm has a chance to fit.
+    let most = if chance(4, rng) { MAX_INTEGER } else { 100_000_000 };
+    VectorQuery {
+        dimension,
+        clip_micro: number(1, most, rng),
+        fraction_bits: number(0, MAX_FRACTION_BITS, rng) as u32,
+        mapping: vector.map_or_else(|| "vector".to_owned(), |(name, _)| name.to_string()),
+        compression,
+    }
 }
 
 fn buckets(rng: &mut dyn Rng) -> (u32, Option<Vec<String>>) {
@@ -90,6 +118,8 @@ pub(super) fn predicate(attributes: &Attributes, rng: &mut dyn Rng) -> String {
             format!("{name} in ['{}',\n  \"{}\"]", literal(rng), literal(rng))
         }
         AttributeType::Strings => format!("'{}' in {name}", literal(rng)),
+        // No operator reads a vector.
+        AttributeType::Vector(_) => "true".to_owned(),
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use sotto_crypto::note::NoteKey;
-use sotto_protocol::recipe::{judgement, recipe_vdaf};
+use sotto_protocol::recipe::{judgement_to_claim, recipe_vdaf, set_claim};
 use sotto_protocol::trust::{
     BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedServer, TrustFile,
 };
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeType, KeySet, Parties,
-    PopulationResult, Privacy, Probability, Query, Randomizer, Recipe, Sampling, Tokens, When, Who,
+    PopulationResult, Privacy, Probability, Query, Randomizer, Recipe, RecipeVdaf, Sampling,
+    Tokens, When, Who,
 };
 use sotto_wire::{BatchMode, EntryId, EntryKind};
 
@@ -129,7 +130,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
     let aggregator = |name: &str| Aggregator { operator: name.parse().unwrap(), url: url(name) };
     let randomizer = Randomizer::RandomizedResponse { epsilon_micro: 1_000_000 };
     let sampling = Sampling::new(Probability::new(1, 2).unwrap());
-    Recipe {
+    let mut recipe = Recipe {
         version: 1,
         name: name.to_owned(),
         purpose: "How many devices are in each region.".to_owned(),
@@ -144,7 +145,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         randomizer,
         noise: None,
         aggregation: Aggregation {
-            vdaf: recipe_vdaf(&query, &sampling, &randomizer).unwrap(),
+            vdaf: RecipeVdaf::Prio3Count,
             min_batch: 5_000,
             batch_mode: BatchMode::TimeInterval,
         },
@@ -163,21 +164,21 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
             log: ORIGIN.to_owned(),
             tokens: Tokens::InsecureNone,
         },
-    }
+    };
+    recipe.aggregation.vdaf = recipe_vdaf(&recipe).unwrap();
+    recipe
 }
 
 /// Gives the recipe this query, with the VDAF that follows from it.
 pub fn set_query(recipe: &mut Recipe, query: Query) {
-    recipe.aggregation.vdaf = recipe_vdaf(&query, &recipe.sampling, &recipe.randomizer).unwrap();
     recipe.query = query;
+    recipe.aggregation.vdaf = recipe_vdaf(recipe).unwrap();
 }
 
 /// Claims exactly the epsilon that the parameters imply, and returns it in millionths.
 pub fn reclaim(recipe: &mut Recipe) -> u64 {
-    let implied = (judgement(recipe).unwrap().unwrap().epsilon * 1e6).ceil() as u64;
-    if let Privacy::Claim { epsilon_micro, .. } = &mut recipe.privacy {
-        *epsilon_micro = implied;
-    }
+    let implied = (judgement_to_claim(recipe, None).unwrap().unwrap().epsilon * 1e6).ceil() as u64;
+    set_claim(recipe, implied).unwrap();
     implied
 }
 

@@ -7,7 +7,7 @@ use super::{
     tokens,
 };
 use crate::limits::{
-    MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER,
+    MAX_ATTRIBUTES, MAX_BUCKETS, MAX_DIMENSION, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER,
     MAX_PURPOSE_CHARS, MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN, MAX_WINDOW_S, MIN_BUCKETS,
 };
 use crate::{FormatError, KeyName};
@@ -168,6 +168,14 @@ impl RecipeVdaf {
             Self::Prio3MultihotCountVec { length, chunk_length, max_weight } => {
                 lengths(length, chunk_length)?;
                 range("aggregation.vdaf.max_weight", max_weight, 1, u64::from(length))
+            }
+            Self::Pine64 { dimension, norm_bound, chunk_length, chunk_length_norm_equality } => {
+                range("aggregation.vdaf.dimension", dimension.into(), 1, MAX_DIMENSION)?;
+                at_least_one("aggregation.vdaf.norm_bound", norm_bound)?;
+                let chunk = "aggregation.vdaf.chunk_length";
+                range(chunk, chunk_length.into(), 1, MAX_DIMENSION)?;
+                let chunk = "aggregation.vdaf.chunk_length_norm_equality";
+                range(chunk, chunk_length_norm_equality.into(), 1, MAX_DIMENSION)
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
 pub enum Noise {
     /// A discrete Gaussian.
     ServerGaussian {
-        /// Its parameter sigma, in millionths of the unit of the sum.
+        /// Its parameter sigma, in millionths of the unit of the sum, or of the clip of vectors.
         sigma_micro: u64,
     },
 }

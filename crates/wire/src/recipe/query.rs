@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::Probability;
-use super::check::{at_least_one, expression, range, refuse, visible};
+use super::check::{at_least_one, expression, integer, range, refuse, visible};
 use crate::FormatError;
-use crate::limits::{MAX_BUCKETS, MAX_INTEGER, MAX_LABEL_LEN, MAX_QUANTILES, MIN_BUCKETS};
+use crate::limits::{
+    MAX_BUCKETS, MAX_DIMENSION, MAX_FRACTION_BITS, MAX_INTEGER, MAX_LABEL_LEN, MAX_QUANTILES,
+    MIN_BUCKETS, MIN_DIMENSION,
+};
 
 /// What is measured. `mapping` is an expression over the attributes. Where it has no value, or one
 /// out of range, the measurement is `fallback` (or `default`), so that participation never depends
@@ -91,7 +94,72 @@ pub enum Query {
         /// The bucket of nearly all devices, and the measurement if the mapping yields none.
         default: u32,
     },
+    /// The sum of a vector per device.
+    VectorSum(VectorQuery),
+    /// The mean of a vector per device: their sum, divided by the number of devices that took part.
+    VectorMean(VectorQuery),
 }
+
+/// What is asked of vectors. A device without a vector, or with one of another length or with a
+/// coordinate that is no number, sends the zero vector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VectorQuery {
+    /// How many coordinates a vector has.
+    pub dimension: u32,
+    /// The largest norm (L2) that a vector may have, in millionths. A longer one is scaled down to
+    /// it.
+    pub clip_micro: u64,
+    /// Coordinates are rounded to multiples of `2^-fraction_bits`.
+    pub fraction_bits: u32,
+    /// Yields a vector.
+    pub mapping: String,
+    /// Sends fewer coordinates than there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
+}
+
+/// A random projection, the same for all devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compression {
+    /// How many coordinates are sent.
+    pub dimension: u32,
+    /// Decides which projection it is.
+    pub seed: u64,
+}
+
+impl VectorQuery {
+    /// The fraction bits of a query that does not say how many: with them rounding changes the norm
+    /// of a vector by at most 0.5 %.
+    pub fn usual_fraction_bits(dimension: u32) -> u32 {
+        if dimension > MANY_COORDINATES { 20 } else { 15 }
+    }
+
+    /// How many coordinates a device sends.
+    pub fn sent(&self) -> u32 {
+        self.compression.map_or(self.dimension, |compression| compression.dimension)
+    }
+
+    fn check(&self) -> Result<(), FormatError> {
+        dimension("query.dimension", self.dimension)?;
+        at_least_one("query.clip_micro", self.clip_micro)?;
+        let bits = u64::from(self.fraction_bits);
+        range("query.fraction_bits", bits, 0, MAX_FRACTION_BITS)?;
+        let Some(compression) = &self.compression else { return Ok(()) };
+        let most = u64::from(self.dimension) - 1;
+        range("query.compression.dimension", compression.dimension.into(), 1, most)?;
+        integer("query.compression.seed", compression.seed)
+    }
+}
+
+/// A number of coordinates.
+pub(super) fn dimension(field: &str, value: u32) -> Result<(), FormatError> {
+    range(field, value.into(), MIN_DIMENSION, MAX_DIMENSION)
+}
+
+/// Above so many coordinates more fraction bits are usual.
+const MANY_COORDINATES: u32 = 100_000;
 
 impl Query {
     /// The field `kind`.
@@ -104,6 +172,8 @@ impl Query {
             Self::Quantiles { .. } => "quantiles",
             Self::MultiHistogram { .. } => "multi_histogram",
             Self::SparseHistogram { .. } => "sparse_histogram",
+            Self::VectorSum(_) => "vector_sum",
+            Self::VectorMean(_) => "vector_mean",
         }
     }
 
@@ -116,7 +186,9 @@ impl Query {
             | Self::Histogram { mapping, .. }
             | Self::Quantiles { mapping, .. }
             | Self::MultiHistogram { mapping, .. }
-            | Self::SparseHistogram { mapping, .. } => mapping,
+            | Self::SparseHistogram { mapping, .. }
+            | Self::VectorSum(VectorQuery { mapping, .. })
+            | Self::VectorMean(VectorQuery { mapping, .. }) => mapping,
         }
     }
 
@@ -129,7 +201,9 @@ impl Query {
             | Self::Histogram { mapping, .. }
             | Self::Quantiles { mapping, .. }
             | Self::MultiHistogram { mapping, .. }
-            | Self::SparseHistogram { mapping, .. } => mapping,
+            | Self::SparseHistogram { mapping, .. }
+            | Self::VectorSum(VectorQuery { mapping, .. })
+            | Self::VectorMean(VectorQuery { mapping, .. }) => mapping,
         }
     }
 
@@ -139,16 +213,23 @@ impl Query {
             Self::Histogram { labels, .. }
             | Self::MultiHistogram { labels, .. }
             | Self::SparseHistogram { labels, .. } => labels.as_deref(),
-            Self::Count { .. } | Self::Sum { .. } | Self::Mean { .. } | Self::Quantiles { .. } => {
-                None
-            }
+            _ => None,
         }
     }
 
-    /// How many buckets it counts; `None` for queries that sum one number.
+    /// The terms of a question about vectors.
+    pub fn vectors(&self) -> Option<&VectorQuery> {
+        match self {
+            Self::VectorSum(vectors) | Self::VectorMean(vectors) => Some(vectors),
+            _ => None,
+        }
+    }
+
+    /// How many buckets it counts; `None` for queries that sum numbers.
     pub fn buckets(&self) -> Option<u32> {
         match self {
             Self::Count { .. } | Self::Sum { .. } | Self::Mean { .. } => None,
+            Self::VectorSum(_) | Self::VectorMean(_) => None,
             Self::Histogram { buckets, .. }
             | Self::MultiHistogram { buckets, .. }
             | Self::SparseHistogram { buckets, .. } => Some(*buckets),
@@ -209,6 +290,7 @@ impl Query {
                 check_quantiles(quantiles)?;
                 signed("query.fallback", *fallback)
             }
+            Self::VectorSum(vectors) | Self::VectorMean(vectors) => vectors.check(),
         }
     }
 }

@@ -4,8 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Query;
-use super::check::{at_least_one, refuse};
+use super::check::{at_least_one, range, refuse};
 use crate::FormatError;
+use crate::limits::MAX_SIGMA_MICRO;
 
 /// What the device does to its measurement before sending it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,12 @@ pub enum Randomizer {
         /// The local epsilon under deletion, in millionths.
         epsilon_micro: u64,
     },
+    /// Discrete Gaussian noise in each coordinate, of which each device of a batch adds its part.
+    Gaussian {
+        /// The standard deviation of the noise of the smallest batch together, in millionths of the
+        /// clip.
+        sigma_micro: u64,
+    },
 }
 
 impl Randomizer {
@@ -38,6 +45,7 @@ impl Randomizer {
             Self::RandomizedResponse { .. } => "randomized_response",
             Self::Rappor { .. } => "rappor",
             Self::ProjectiveGeometry { .. } => "projective_geometry",
+            Self::Gaussian { .. } => "gaussian",
         }
     }
 
@@ -50,6 +58,7 @@ impl Randomizer {
                 &["histogram", "quantiles", "sparse_histogram", "multi_histogram"]
             }
             Self::ProjectiveGeometry { .. } => &["histogram", "quantiles", "sparse_histogram"],
+            Self::Gaussian { .. } => &["vector_sum", "vector_mean", "histogram"],
         }
     }
 
@@ -61,6 +70,9 @@ impl Randomizer {
             | Self::Rappor { epsilon_micro }
             | Self::ProjectiveGeometry { epsilon_micro } => {
                 at_least_one("randomizer.epsilon_micro", *epsilon_micro)?;
+            }
+            Self::Gaussian { sigma_micro } => {
+                range("randomizer.sigma_micro", *sigma_micro, 1, MAX_SIGMA_MICRO)?;
             }
         }
         if self.queries().contains(&query.kind()) {

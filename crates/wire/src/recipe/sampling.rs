@@ -63,7 +63,7 @@ impl Sampling {
             }
         }
         match randomizer {
-            Randomizer::None | Randomizer::Rappor { .. } => Ok(()),
+            Randomizer::None | Randomizer::Rappor { .. } | Randomizer::Gaussian { .. } => Ok(()),
             _ if self.dummy_rate.is_zero() => Ok(()),
             _ => refuse(format!(
                 "sampling.dummy_rate must be 0 with randomizer.kind {}, whose every report names a \

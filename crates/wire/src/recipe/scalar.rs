@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::query;
 use crate::limits::{MAX_ATTRIBUTE_NAME_LEN, MAX_INTEGER};
 use crate::{
     BatchId, Decode, Encode, EntryId, FormatError, HpkeConfig, KeyName, KeyType, TreeHash,
@@ -277,8 +278,7 @@ const RESERVED_WORDS: [&str; 21] = [
 ];
 
 /// The type of an attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttributeType {
     /// True or false.
     Bool,
@@ -288,6 +288,46 @@ pub enum AttributeType {
     String,
     /// A list of texts.
     Strings,
+    /// A list of so many numbers with fractions.
+    Vector(u32),
+}
+
+impl fmt::Display for AttributeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::String => f.write_str("string"),
+            Self::Strings => f.write_str("strings"),
+            Self::Vector(dimension) => write!(f, "vector({dimension})"),
+        }
+    }
+}
+
+impl FromStr for AttributeType {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let vector = text.strip_prefix("vector(").and_then(|rest| rest.strip_suffix(')'));
+        match (text, vector) {
+            ("bool", _) => Ok(Self::Bool),
+            ("int", _) => Ok(Self::Int),
+            ("string", _) => Ok(Self::String),
+            ("strings", _) => Ok(Self::Strings),
+            (_, Some(digits)) => {
+                // Each length has a single form.
+                let plain = !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
+                let length = digits.parse().ok().filter(|_| plain).ok_or_else(|| {
+                    FormatError::new(format!("{text:?} has no length: write it like vector(64)"))
+                })?;
+                query::dimension("the length of a vector", length)?;
+                Ok(Self::Vector(length))
+            }
+            _ => Err(FormatError::new(format!(
+                "{text:?} is unknown; use one of: bool, int, string, strings, vector(64)"
+            ))),
+        }
+    }
 }
 
 /// For types that JSON represents as text, by their `Display` and `FromStr`.
@@ -307,7 +347,7 @@ macro_rules! text_in_json {
     )*};
 }
 
-text_in_json!(AttributeName, BatchId, EntryId, KeyName, PublicKey, TreeHash);
+text_in_json!(AttributeName, AttributeType, BatchId, EntryId, KeyName, PublicKey, TreeHash);
 
 /// The HPKE configuration in unpadded base64url text; `field` names it in the error.
 pub(super) fn hpke_config(field: &str, text: &str) -> Result<HpkeConfig, FormatError> {

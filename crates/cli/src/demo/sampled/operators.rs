@@ -204,7 +204,7 @@ fn budget(draft: &RecipeDraft) -> BudgetFile {
         Randomizer::RandomizedResponse { epsilon_micro }
         | Randomizer::Rappor { epsilon_micro }
         | Randomizer::ProjectiveGeometry { epsilon_micro } => epsilon_micro as f64 / 1e6,
-        Randomizer::None => 0.0,
+        Randomizer::None | Randomizer::Gaussian { .. } => 0.0,
     };
     let delta = match draft.privacy {
         Privacy::Claim { delta, .. } => delta.to_f64(),

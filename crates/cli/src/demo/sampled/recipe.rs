@@ -3,12 +3,13 @@
 use anyhow::{Result, anyhow};
 use sotto_crypto::note::NoteKey;
 use sotto_protocol::Moment;
-use sotto_protocol::recipe::{judgement_of, recipe_vdaf};
-use sotto_wire::recipe::{Aggregator, PartiesDraft, Privacy, TokensDraft, When, Who};
+use sotto_protocol::recipe::{judgement_to_claim, set_claim};
+use sotto_wire::recipe::{Aggregator, PartiesDraft, TokensDraft, When, Who};
 use sotto_wire::{BatchMode, EntryId, HpkeConfig, KeyName, KeySet, Recipe};
 
 use crate::demo::Plan;
 use crate::output::WithHint;
+use crate::recipe_file;
 use crate::signer_file;
 
 /// One hour: long enough that the demo fits into one unit.
@@ -60,14 +61,12 @@ pub(super) fn recipe(
         log: places.log.to_string(),
         tokens: TokensDraft::InsecureNone,
     });
-    let vdaf = recipe_vdaf(&draft.query, &draft.sampling, &draft.randomizer)?;
-    let mut recipe = draft.complete(signer_file::public(author), vdaf)?;
-    let judged = judgement_of(&recipe, certified)?;
-    if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut recipe.privacy, judged) {
+    let mut recipe = recipe_file::complete(draft, signer_file::public(author))?;
+    if let Some(judged) = judgement_to_claim(&recipe, certified)? {
         let published = sotto_dp::published(judged.epsilon);
         let published =
             published.map_err(|_| anyhow!("no finite epsilon holds for so few devices"));
-        *epsilon_micro = published.hint("ask more devices")?.max(1);
+        set_claim(&mut recipe, published.hint("ask more devices")?)?;
     }
     Ok(recipe)
 }

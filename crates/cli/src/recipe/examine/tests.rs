@@ -263,3 +263,60 @@ fn target_minutes(recipe: &mut Recipe) {
         certified: sotto_wire::EntryId::new([0; 32]),
     });
 }
+
+/// Both ways to add noise stand side by side, whichever the recipe has; a large rho is a warning.
+#[test]
+fn noise_of_devices_and_of_aggregators_is_compared() {
+    use sotto_wire::recipe::{AttributeType, Compression, Noise, Query};
+
+    let of = |dimension: u32, randomizer, noise, compression| {
+        let mut recipe = testing::recipe();
+        recipe.attributes = [("trace".parse().unwrap(), AttributeType::Vector(dimension))].into();
+        let (mapping, clip_micro) = ("trace".to_owned(), 2_000_000);
+        recipe.query = Query::VectorSum(VectorQuery {
+            dimension,
+            clip_micro,
+            fraction_bits: 15,
+            mapping,
+            compression,
+        });
+        (recipe.randomizer, recipe.noise) = (randomizer, noise);
+        let judged = judgement_to_claim(&recipe, None).unwrap().unwrap();
+        set_claim(&mut recipe, published(judged.epsilon).unwrap()).unwrap();
+        let found = examine(&loaded(recipe), None, NOW).unwrap();
+        assert_eq!(status(&found, Check::Claim), Status::Ok, "{found:?}");
+        found
+    };
+    let devices = Randomizer::Gaussian { sigma_micro: 5_000_000 };
+    let small = of(64, devices, None, None);
+    let sides = small.contribution.as_ref().unwrap().sides.clone().unwrap();
+    let (ours, theirs) = (&sides.noise_of_devices, &sides.noise_of_aggregators);
+    assert!(ours.rho > 1.0 && ours.rho < 2.0 && theirs.rho == 1.0, "{sides:?}");
+    assert!((ours.device_adds - 2.0 * ours.rho).abs() < 1e-9 && theirs.device_adds == 2.0);
+    // Half of one is counted, and one of two of the other: the errors are about the same.
+    assert!((ours.noise_error / theirs.noise_error - 1.0).abs() < 0.05, "{sides:?}");
+    assert!(ours.report_bytes >= theirs.report_bytes && theirs.report_bytes > 64 * 8);
+    let rho = |found: &Examination| found.warnings.iter().any(|line| line.contains("one cheating"));
+    assert!(!rho(&small), "{:?}", small.warnings);
+    let large = of(100_000, devices, None, None);
+    assert!(rho(&large), "{:?}", large.warnings);
+    // Fewer numbers are shorter and have a smaller rho.
+    let compression = Some(Compression { dimension: 1_000, seed: 1 });
+    let packed = of(100_000, devices, None, compression);
+    let contribution = packed.contribution.as_ref().unwrap();
+    let sides = contribution.sides.as_ref().unwrap();
+    assert!(!rho(&packed) && sides.noise_of_devices.rho < 2.0, "{sides:?}");
+    assert!(contribution.report_bytes < 50_000, "{}", contribution.report_bytes);
+    let error = contribution.projection_error.unwrap();
+    assert!((error * 1_000_f64.sqrt() - 1.0).abs() < 0.01, "{error}");
+
+    let noise = Some(Noise::ServerGaussian { sigma_micro: 5_000_000 });
+    let servers = of(64, Randomizer::None, noise, None);
+    let sides = servers.contribution.as_ref().unwrap().sides.as_ref().unwrap();
+    assert!(sides.noise_of_devices.rho > 1.0 && !rho(&servers), "{sides:?}");
+    // Both servers add 5 clips of 2.
+    assert!(
+        (sides.noise_of_aggregators.noise_error - 10.0 * 2_f64.sqrt()).abs() < 0.1,
+        "{sides:?}"
+    );
+}

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 use sotto_dp::published;
-use sotto_protocol::recipe::{judgement_of, suggested_randomizer};
+use sotto_protocol::recipe::{judgement_to_claim, suggested_randomizer};
 use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Noise, Privacy, Query, Randomizer, parse_epsilon, parse_probability,
@@ -33,7 +33,10 @@ impl NewArgs {
             let privacy = Privacy::InsecureUnbounded;
             return Ok(Protection { randomizer: Randomizer::None, noise: None, privacy });
         }
-        let with_noise = self.sigma.is_some() || suggested_randomizer(query, 1).is_none();
+        let on_device = self.device_sigma.is_some()
+            || query.vectors().is_some()
+            || suggested_randomizer(query, 1).is_some();
+        let with_noise = self.sigma.is_some() || !on_device;
         let (randomizer, noise) = match with_noise {
             true => (Randomizer::None, Some(self.noise(ask)?)),
             false => (self.randomizer(query, ask)?, None),
@@ -59,6 +62,9 @@ impl NewArgs {
     }
 
     fn randomizer(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<Randomizer> {
+        if self.device_sigma.is_some() || query.vectors().is_some() {
+            return self.device_noise(query, ask);
+        }
         let question = "Epsilon of the randomizer on the device";
         // With --epsilon it is computed once everything else is known.
         let given = self.epsilon0.as_deref().or(self.epsilon.as_ref().map(|_| "4"));
@@ -72,8 +78,22 @@ impl NewArgs {
             .hint("give --sigma")
     }
 
+    fn device_noise(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<Randomizer> {
+        let question =
+            "Sigma of the noise of all devices of the smallest batch, in units of the clip";
+        // With --epsilon it is computed once everything else is known.
+        let given = self.device_sigma.as_deref().or(self.epsilon.as_ref().map(|_| "1"));
+        let sigma_micro = ask.value("--device-sigma", question, given, None, |text| {
+            parse_epsilon(text).map_err(|reason| anyhow!(reason))
+        })?;
+        let randomizer = Randomizer::Gaussian { sigma_micro };
+        randomizer.check(query)?;
+        Ok(randomizer)
+    }
+
     fn noise(&self, ask: &mut Inquiry<'_>) -> Result<Noise> {
-        let question = "Sigma of the noise that each aggregator adds, in units of the sum";
+        let question =
+            "Sigma of the noise that each aggregator adds, in units of the sum (or of the clip)";
         let given = self.sigma.as_deref().or(self.epsilon.as_ref().map(|_| "1"));
         let sigma_micro = ask.value("--sigma", question, given, None, |text| {
             parse_epsilon(text).map_err(|reason| anyhow!(reason))
@@ -87,7 +107,7 @@ impl NewArgs {
 pub(super) fn calibrate(draft: &mut RecipeDraft, audience: Option<u64>, target: u64) -> Result<()> {
     ensure!(target > 0, "it must be above 0");
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
-    if draft.noise.is_some() {
+    if draft.noise.is_some() || matches!(draft.randomizer, Randomizer::Gaussian { .. }) {
         return calibrate_noise(draft, &mut recipe, audience, target);
     }
     let mut meets = |hundredths: u64| -> Result<bool> {
@@ -114,14 +134,22 @@ fn calibrate_noise(
     audience: Option<u64>,
     target: u64,
 ) -> Result<()> {
+    let of_devices = draft.noise.is_none();
     let mut meets = |sigma_micro: u64| -> Result<bool> {
-        recipe.noise = Some(Noise::ServerGaussian { sigma_micro });
-        draft.noise = recipe.noise;
+        match of_devices {
+            true => draft.randomizer = Randomizer::Gaussian { sigma_micro },
+            false => draft.noise = Some(Noise::ServerGaussian { sigma_micro }),
+        }
+        (recipe.randomizer, recipe.noise) = (draft.randomizer, draft.noise);
         claims(recipe, audience, target)
     };
-    let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, MAX_SIGMA_MICRO);
-    if !meets(enough)? {
-        return Err(anyhow!("no noise reaches it")).hint("raise --epsilon");
+    // Upwards, since noise that is far too large does not fit into the units of vectors.
+    let (mut below, mut enough) = (MIN_SIGMA_MICRO - 1, MIN_SIGMA_MICRO);
+    while !meets(enough)? {
+        if enough >= MAX_SIGMA_MICRO {
+            return Err(anyhow!("no noise reaches it")).hint("raise --epsilon");
+        }
+        (below, enough) = (enough, enough.saturating_mul(2).min(MAX_SIGMA_MICRO));
     }
     while enough - below > (enough / 1_000).max(1) {
         // The geometric mean: the range has nine orders of magnitude.
@@ -133,6 +161,8 @@ fn calibrate_noise(
 
 /// Whether the recipe may claim this epsilon.
 fn claims(recipe: &Recipe, audience: Option<u64>, target: u64) -> Result<bool> {
-    let judged = judgement_of(recipe, audience)?.map_or(f64::INFINITY, |judged| judged.epsilon);
+    // Noise that is too small or too large for a mechanism reaches nothing.
+    let Ok(judged) = judgement_to_claim(recipe, audience) else { return Ok(false) };
+    let judged = judged.map_or(f64::INFINITY, |judged| judged.epsilon);
     Ok(judged.is_finite() && published(judged)? <= target)
 }

@@ -6,7 +6,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::{Expression, Reason};
 use sotto_protocol::recipe::check_mapping;
-use sotto_wire::recipe::{AttributeName, AttributeType, Query};
+use sotto_wire::recipe::{
+    AttributeName, AttributeType, Compression, Query, VectorQuery, parse_epsilon,
+};
 
 use super::draft::whole;
 use super::{Inquiry, Kind, NewArgs};
@@ -17,7 +19,8 @@ use crate::recipe_file;
 /// The bucket of devices for which the mapping has no value.
 const UNKNOWN: &str = "unknown";
 
-const KINDS: &str = "histogram, count, sum, mean, quantiles, multi_histogram or sparse_histogram";
+const KINDS: &str = "histogram, count, sum, mean, quantiles, multi_histogram, sparse_histogram, \
+                     vector_sum or vector_mean";
 
 type Attributes = BTreeMap<AttributeName, AttributeType>;
 
@@ -32,8 +35,7 @@ impl NewArgs {
         })?;
         let without = self.without_mapping(kind, ask)?;
         let given = (!self.attribute.is_empty()).then(|| self.attribute.join(","));
-        let question =
-            "What may it read? name:type with bool, int, string or strings, comma between";
+        let question = "What may it read? name:type with bool, int, string, strings or vector(64), comma between";
         let attributes: Attributes =
             ask.value("--attribute", question, given.as_deref(), Some(""), |text| {
                 text.split(',').filter(|one| !one.trim().is_empty()).map(parse_attribute).collect()
@@ -45,6 +47,7 @@ impl NewArgs {
             Kind::Count => "Mapping to yes or no, like: minutes < 15",
             Kind::Sum | Kind::Mean | Kind::Quantiles => "Mapping to the number, like: minutes",
             Kind::MultiHistogram => "Mapping to the list of buckets, like: apps",
+            Kind::VectorSum | Kind::VectorMean => "Mapping to the vector: the name of an attribute",
         };
         let query = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
             let mut query = without.clone();
@@ -101,6 +104,32 @@ impl NewArgs {
                 let default = bucket(self.fallback_number(0, labels.as_deref())?)?;
                 Query::SparseHistogram { buckets, labels, mapping, default }
             }
+            Kind::VectorSum => Query::VectorSum(self.vectors(ask)?),
+            Kind::VectorMean => Query::VectorMean(self.vectors(ask)?),
+        })
+    }
+
+    /// Vectors, without their mapping.
+    fn vectors(&self, ask: &mut Inquiry<'_>) -> Result<VectorQuery> {
+        let small =
+            |text: &str| u32::try_from(whole(text)?).map_err(|_| anyhow!("it is too large"));
+        let given = self.dimension.as_deref();
+        let question = "How many numbers has a vector?";
+        let dimension = ask.value("--dimension", question, given, None, small)?;
+        let question = "The largest norm (L2) of a vector? Longer ones are made shorter";
+        let clip_micro =
+            ask.value("--clip", question, self.clip.as_deref(), Some("1"), |text| {
+                parse_epsilon(text).map_err(|reason| anyhow!(reason))
+            })?;
+        let usual = VectorQuery::usual_fraction_bits(dimension);
+        let compression = self.compress.as_deref().map(small).transpose();
+        let compression = compression.map_err(|error| error.context("--compress"))?;
+        Ok(VectorQuery {
+            dimension,
+            clip_micro,
+            fraction_bits: self.fraction_bits.unwrap_or(usual),
+            mapping: String::new(),
+            compression: compression.map(|dimension| Compression { dimension, seed: 1 }),
         })
     }
 
@@ -197,7 +226,15 @@ fn wrong_mapping(reason: String, query: &Query, attributes: &Attributes) -> anyh
     match wrong.map(|wrong| wrong.reason) {
         Some(Reason::Undeclared(name)) if !labels.contains(&name) => hinted(
             error,
-            format!("declare what it reads: --attribute {name}:int, :bool, :string or :strings"),
+            match query.vectors() {
+                Some(vectors) => {
+                    let length = vectors.dimension;
+                    format!("declare what it reads: --attribute '{name}:vector({length})'")
+                }
+                None => format!(
+                    "declare what it reads: --attribute {name}:int, :bool, :string or :strings"
+                ),
+            },
         ),
         _ => error,
     }

@@ -355,3 +355,81 @@ fn an_interrupted_person_goes_on_where_they_were() {
     assert!(shown.contains("[short,long]") && shown.contains("[minutes:int]"), "{shown}");
     assert!(matches!(draft.query, Query::Histogram { buckets: 3, fallback: 2, .. }));
 }
+
+fn vector(args: &mut NewArgs) {
+    args.kind = Some(Kind::VectorMean);
+    (args.labels, args.fallback) = (None, None);
+    args.attribute = vec!["trace:vector(48)".to_owned()];
+    args.mapping = text("trace");
+    args.dimension = text("48");
+}
+
+/// With the epsilon that is asked for, whoever adds the noise.
+#[test]
+fn vectors_get_noise_of_the_devices_or_of_the_aggregators() {
+    let claimed = |recipe: &Recipe| match recipe.privacy {
+        Privacy::Claim { epsilon_micro, .. } => epsilon_micro,
+        Privacy::InsecureUnbounded => panic!("no claim"),
+    };
+    let devices = draft(|args| {
+        vector(args);
+        args.epsilon = text("0.5");
+    })
+    .unwrap();
+    let Randomizer::Gaussian { sigma_micro } = devices.randomizer else { panic!("{devices:?}") };
+    assert!(sigma_micro > 1_000_000 && devices.noise.is_none(), "{sigma_micro}");
+    // At most what is asked for, and a thousandth more of sigma is not wasted.
+    assert!((490_000..=500_000).contains(&claimed(&devices)), "{}", claimed(&devices));
+    let servers = draft(|args| {
+        vector(args);
+        args.sigma = text("3");
+        args.clip = text("2.5");
+        args.compress = text("16");
+    })
+    .unwrap();
+    assert_eq!(servers.noise, Some(Noise::ServerGaussian { sigma_micro: 3_000_000 }));
+    let asked = servers.query.vectors().unwrap();
+    assert_eq!((asked.clip_micro, asked.fraction_bits, asked.sent()), (2_500_000, 15, 16));
+    let own = draft(|args| {
+        vector(args);
+        args.device_sigma = text("4.5");
+        args.fraction_bits = Some(18);
+    })
+    .unwrap();
+    assert_eq!(own.randomizer, Randomizer::Gaussian { sigma_micro: 4_500_000 });
+    let refused = |change: fn(&mut NewArgs), part: &str| {
+        let error = format!("{:#}", draft(change).unwrap_err());
+        assert!(error.contains(part), "{error} / {part}");
+    };
+    refused(vector, "--epsilon (or --sigma or --device-sigma)");
+    refused(
+        |args| {
+            vector(args);
+            (args.dimension, args.epsilon) = (None, text("1"));
+        },
+        "--dimension",
+    );
+    refused(
+        |args| {
+            vector(args);
+            (args.dimension, args.epsilon) = (text("64"), text("1"));
+        },
+        "the mapping gives vector(48), not vector(64)",
+    );
+    refused(
+        |args| {
+            vector(args);
+            // Of each device less than four units.
+            (args.clip, args.device_sigma) = (text("0.001"), text("1"));
+        },
+        "randomizer.sigma: the noise of one device is",
+    );
+    refused(
+        |args| {
+            vector(args);
+            (args.clip, args.device_sigma) = (text("1e6"), text("1"));
+        },
+        "query.fraction_bits: the largest norm of a report is",
+    );
+    refused(|args| args.device_sigma = text("-1"), "--device-sigma");
+}

@@ -64,6 +64,56 @@ pub(in super::super) mod optional {
     }
 }
 
+/// A list of numbers.
+pub(in super::super) mod numbers {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(values: &[f64], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(values.iter().map(|value| Number(*value)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+        Vec::deserialize(from)
+    }
+}
+
+/// A list of low ends of intervals: null where there is none.
+pub(in super::super) mod low_ends {
+    use super::*;
+
+    pub(crate) use super::ends as serialize;
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+        let ends = Vec::<Option<f64>>::deserialize(from)?;
+        Ok(ends.into_iter().map(|end| end.unwrap_or(f64::NEG_INFINITY)).collect())
+    }
+}
+
+/// A list of high ends.
+pub(in super::super) mod high_ends {
+    use super::*;
+
+    pub(crate) use super::ends as serialize;
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+        let ends = Vec::<Option<f64>>::deserialize(from)?;
+        Ok(ends.into_iter().map(|end| end.unwrap_or(f64::INFINITY)).collect())
+    }
+}
+
+pub(crate) fn ends<S: Serializer>(values: &[f64], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(values.iter().map(|value| value.is_finite().then_some(Number(*value))))
+}
+
+/// One number of a list.
+struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        number::serialize(&self.0, to)
+    }
+}
+
 /// An epsilon: `"inf"` if there is no bound. Not null, which several languages take to be less than
 /// every number.
 pub(in super::super) mod epsilon {

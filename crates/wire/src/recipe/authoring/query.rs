@@ -3,7 +3,7 @@
 use super::AuthoringError;
 use super::fields::{Field, Fields};
 use super::write::{Writer, list, quoted};
-use crate::recipe::{Probability, Query};
+use crate::recipe::{Compression, Probability, Query, VectorQuery};
 
 /// The kinds of queries.
 #[derive(Clone, Copy)]
@@ -15,9 +15,11 @@ enum Kind {
     Quantiles,
     MultiHistogram,
     SparseHistogram,
+    VectorSum,
+    VectorMean,
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 9] = [
     ("count", Kind::Count),
     ("sum", Kind::Sum),
     ("mean", Kind::Mean),
@@ -25,6 +27,8 @@ const KINDS: [(&str, Kind); 7] = [
     ("quantiles", Kind::Quantiles),
     ("multi_histogram", Kind::MultiHistogram),
     ("sparse_histogram", Kind::SparseHistogram),
+    ("vector_sum", Kind::VectorSum),
+    ("vector_mean", Kind::VectorMean),
 ];
 
 /// The query in the table `[query]`.
@@ -68,9 +72,28 @@ pub(super) fn read(field: Field) -> Result<Query, AuthoringError> {
             let (buckets, labels) = buckets(&mut fields)?;
             Query::SparseHistogram { buckets, labels, mapping, default }
         }
+        Kind::VectorSum => Query::VectorSum(vectors(mapping, &mut fields)?),
+        Kind::VectorMean => Query::VectorMean(vectors(mapping, &mut fields)?),
     };
     fields.finish()?;
     Ok(query)
+}
+
+fn vectors(mapping: String, fields: &mut Fields) -> Result<VectorQuery, AuthoringError> {
+    let dimension = fields.required("dimension")?.integer()?;
+    let clip_micro = fields.required("clip")?.micro()?;
+    let usual = VectorQuery::usual_fraction_bits(dimension);
+    let fraction_bits = fields.optional("fraction_bits").map_or(Ok(usual), Field::integer)?;
+    let compression = fields.optional("compression").map(compression).transpose()?;
+    Ok(VectorQuery { dimension, clip_micro, fraction_bits, mapping, compression })
+}
+
+fn compression(field: Field) -> Result<Compression, AuthoringError> {
+    let mut fields = field.table()?;
+    let dimension = fields.required("dimension")?.integer()?;
+    let seed = fields.required("seed")?.integer()?;
+    fields.finish()?;
+    Ok(Compression { dimension, seed })
 }
 
 fn buckets(fields: &mut Fields) -> Result<(u32, Option<Vec<String>>), AuthoringError> {
@@ -84,6 +107,9 @@ pub(super) fn write(out: &mut Writer, query: &Query) {
     let comment = match query {
         Query::SparseHistogram { .. } => {
             "What is measured; `default` also counts where the mapping has no value."
+        }
+        Query::VectorSum(_) | Query::VectorMean(_) => {
+            "What is measured: a vector of norm `clip` at most, zero where a device has none."
         }
         _ => "What is measured; `fallback` counts where the mapping has no value.",
     };
@@ -117,6 +143,20 @@ pub(super) fn write(out: &mut Writer, query: &Query) {
         Query::Quantiles { fallback, .. } => out.raw("fallback", fallback),
         Query::MultiHistogram { fallback, .. } => out.raw("fallback", list(fallback)),
         Query::SparseHistogram { default, .. } => out.raw("default", default),
+        Query::VectorSum(vectors) | Query::VectorMean(vectors) => {
+            write_vectors(out, vectors);
+        }
+    }
+}
+
+fn write_vectors(out: &mut Writer, vectors: &VectorQuery) {
+    out.raw("dimension", vectors.dimension);
+    out.micro("clip", vectors.clip_micro);
+    out.raw("fraction_bits", vectors.fraction_bits);
+    if let Some(Compression { dimension, seed }) = vectors.compression {
+        out.group("query.compression", "A random projection, the same for all devices.");
+        out.raw("dimension", dimension);
+        out.raw("seed", seed);
     }
 }
 

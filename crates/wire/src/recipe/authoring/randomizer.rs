@@ -14,6 +14,7 @@ pub(super) fn read(field: Field) -> Result<Randomizer, AuthoringError> {
         Randomizer::RandomizedResponse { epsilon_micro: 0 },
         Randomizer::Rappor { epsilon_micro: 0 },
         Randomizer::ProjectiveGeometry { epsilon_micro: 0 },
+        Randomizer::Gaussian { sigma_micro: 0 },
     ]
     .map(|randomizer| (randomizer.kind(), randomizer));
     let mut randomizer = fields.required("kind")?.choice(&kinds)?;
@@ -24,6 +25,7 @@ pub(super) fn read(field: Field) -> Result<Randomizer, AuthoringError> {
         | Randomizer::ProjectiveGeometry { epsilon_micro } => {
             *epsilon_micro = fields.required("epsilon")?.micro()?;
         }
+        Randomizer::Gaussian { sigma_micro } => *sigma_micro = fields.required("sigma")?.micro()?,
     }
     fields.finish()?;
     Ok(randomizer)
@@ -38,5 +40,6 @@ pub(super) fn write(out: &mut Writer, randomizer: &Randomizer) {
         Randomizer::RandomizedResponse { epsilon_micro }
         | Randomizer::Rappor { epsilon_micro }
         | Randomizer::ProjectiveGeometry { epsilon_micro } => out.micro("epsilon", epsilon_micro),
+        Randomizer::Gaussian { sigma_micro } => out.micro("sigma", sigma_micro),
     }
 }

@@ -62,18 +62,12 @@ fn signer(field: Field) -> Result<Signer, AuthoringError> {
 }
 
 fn attributes(field: Field) -> Result<BTreeMap<AttributeName, AttributeType>, AuthoringError> {
-    let types = [
-        ("bool", AttributeType::Bool),
-        ("int", AttributeType::Int),
-        ("string", AttributeType::String),
-        ("strings", AttributeType::Strings),
-    ];
     field
         .table()?
         .rest()
         .map(|(key, field)| {
             let name = key.parse().map_err(|error| field.refused(format!("{error}")))?;
-            Ok((name, field.choice(&types)?))
+            Ok((name, field.parsed()?))
         })
         .collect()
 }
@@ -148,11 +142,18 @@ fn vdaf(field: Field) -> Result<RecipeVdaf, AuthoringError> {
     let sum = RecipeVdaf::Prio3Sum { max_measurement: 0 };
     let histogram = RecipeVdaf::Prio3Histogram { length: 0, chunk_length: 0 };
     let multihot = RecipeVdaf::Prio3MultihotCountVec { length: 0, chunk_length: 0, max_weight: 0 };
+    let pine = RecipeVdaf::Pine64 {
+        dimension: 0,
+        norm_bound: 0,
+        chunk_length: 0,
+        chunk_length_norm_equality: 0,
+    };
     let types = [
         ("Prio3Count", count),
         ("Prio3Sum", sum),
         ("Prio3Histogram", histogram),
         ("Prio3MultihotCountVec", multihot),
+        ("Pine64", pine),
     ];
     let mut vdaf = fields.required("type")?.choice(&types)?;
     match &mut vdaf {
@@ -168,6 +169,13 @@ fn vdaf(field: Field) -> Result<RecipeVdaf, AuthoringError> {
             *length = fields.required("length")?.integer()?;
             *chunk_length = fields.required("chunk_length")?.integer()?;
             *max_weight = fields.required("max_weight")?.integer()?;
+        }
+        RecipeVdaf::Pine64 { dimension, norm_bound, chunk_length, chunk_length_norm_equality } => {
+            *dimension = fields.required("dimension")?.integer()?;
+            *norm_bound = fields.required("norm_bound")?.integer()?;
+            *chunk_length = fields.required("chunk_length")?.integer()?;
+            *chunk_length_norm_equality =
+                fields.required("chunk_length_norm_equality")?.integer()?;
         }
     }
     fields.finish()?;

@@ -4,9 +4,7 @@ use toml::Value;
 
 use super::number::show_micro;
 use super::{RecipeDraft, noise, query, randomizer, tokens};
-use crate::recipe::{
-    Accountant, Adjacency, Aggregator, AttributeType, Privacy, RecipeVdaf, Sampling,
-};
+use crate::recipe::{Accountant, Adjacency, Aggregator, Privacy, RecipeVdaf, Sampling};
 use crate::{BatchMode, utc};
 
 /// Above this, a float cannot represent every decimal in millionths, so text is written instead.
@@ -27,16 +25,10 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     }
     out.group(
         "attributes",
-        "What the expressions may read from a device: bool, int, string or strings.",
+        "What the expressions may read from a device: bool, int, string, strings or vector(64).",
     );
     for (name, kind) in &draft.attributes {
-        let kind = match kind {
-            AttributeType::Bool => "bool",
-            AttributeType::Int => "int",
-            AttributeType::String => "string",
-            AttributeType::Strings => "strings",
-        };
-        out.text(name.as_str(), kind);
+        out.text(name.as_str(), &kind.to_string());
     }
     who(&mut out, draft);
     when(&mut out, draft);
@@ -167,6 +159,13 @@ fn aggregation(out: &mut Writer, draft: &RecipeDraft) {
             out.raw("length", length);
             out.raw("chunk_length", chunk_length);
             out.raw("max_weight", max_weight);
+        }
+        RecipeVdaf::Pine64 { dimension, norm_bound, chunk_length, chunk_length_norm_equality } => {
+            out.text("type", "Pine64");
+            out.raw("dimension", dimension);
+            out.raw("norm_bound", norm_bound);
+            out.raw("chunk_length", chunk_length);
+            out.raw("chunk_length_norm_equality", chunk_length_norm_equality);
         }
     }
 }
