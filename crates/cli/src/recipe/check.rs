@@ -101,9 +101,10 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
     if let Some(found) = &privacy.colluding {
         let epsilon = up(found.epsilon);
         let (devices, reports) = (grouped(found.honest_devices), grouped(found.honest_reports));
+        let asked = privacy.asked;
         let words = format!(
             "epsilon {epsilon}, if leader and helper combine their shares; assumes {devices} honest \
-             devices (half of the stated population), so at least {reports} honest reports, and a \
+             devices (half of the {asked}), so at least {reports} honest reports, and a \
              relay that hides senders"
         );
         row("both collude", &words)?;

@@ -102,7 +102,8 @@ pub(crate) struct NewArgs {
     /// who answers. Below 1 the epsilon grows [default: 1]
     #[arg(long, value_name = "C", value_parser = parse_probability, help_heading = "Crowd")]
     pub(super) cover: Option<Probability>,
-    /// The smallest batch that is released [default: four standard deviations below the expected]
+    /// The smallest batch that is released [default: four standard deviations below the expected
+    /// number of reports, dummies included]
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) min_batch: Option<String>,
     /// The largest epsilon that the recipe may claim. The randomizer's, or the noise, follows from it.
@@ -248,7 +249,7 @@ impl NewArgs {
         let out = self.file(&recipe.name);
         recipe_file::write(&out, draft.to_toml().as_bytes(), self.force)?;
         inquiry.forget()?;
-        let crowd = crowd(&recipe);
+        let crowd = crowd(&recipe, self.audience);
         if output.json() {
             let (epsilon, delta) = match recipe.privacy {
                 Privacy::Claim { epsilon_micro, delta, .. } => {

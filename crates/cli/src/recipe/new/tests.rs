@@ -270,6 +270,31 @@ fn numbers_are_written_as_people_do() {
     }
 }
 
+/// It is what devices send, dummies included, at their lowest rate, and only the audience sends.
+#[test]
+fn the_suggested_batch_is_safe() {
+    let suggested = |change: fn(&mut NewArgs)| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut args = arguments(folder.path());
+        args.kind = Some(Kind::SparseHistogram);
+        change(&mut args);
+        let draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
+        let recipe = recipe_file::with_stand_ins(draft).unwrap();
+        let min_batch = recipe.aggregation.min_batch;
+        assert_eq!(min_batch, crowd(&recipe, args.audience).safe_min_batch);
+        min_batch
+    };
+    assert_eq!(suggested(|_| {}), 19_434);
+    let dummies = |args: &mut NewArgs| args.dummy_rate = Some(Probability::new(1, 20).unwrap());
+    assert_eq!(suggested(dummies), 67_949, "69,000 messages");
+    assert_eq!(suggested(|args| args.audience = Some(500_000)), 9_600, "10,000 answers");
+    let two_rates = |args: &mut NewArgs| {
+        (args.rate, args.sigma) = (text("0.2"), text("30"));
+        args.default_rate = Some(Probability::new(1, 50).unwrap());
+    };
+    assert_eq!(suggested(two_rates), 19_434);
+}
+
 /// `--epsilon` is the claim; the randomizer's follows.
 #[test]
 fn the_claim_can_be_chosen() {
