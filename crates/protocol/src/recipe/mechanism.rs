@@ -126,7 +126,9 @@ pub fn recipe_vdaf(
     sampling: &Sampling,
     randomizer: &Randomizer,
 ) -> Result<RecipeVdaf, FormatError> {
-    // Its errors name the field of the recipe.
+    // Their errors name the field of the recipe.
+    sampling.check(query, randomizer)?;
+    query.check()?;
     randomizer.check(query)?;
     let mechanism =
         of(query, sampling, randomizer).map_err(|error| FormatError::new(error.to_string()))?;
