@@ -13,6 +13,7 @@ use sotto_wire::utc;
 
 use self::axis::Axis;
 use self::text::{escaped, width, wrapped};
+use super::statistics::MEAN;
 use super::{Kind, QueryResult, Row};
 
 #[cfg(test)]
@@ -70,7 +71,10 @@ impl QueryResult {
     /// What has a bar: numbers of one unit.
     fn bars(&self) -> Vec<Row> {
         let mut rows = match &self.meaning {
-            Some(meaning) if meaning.kind == Kind::Mean => meaning.statistics.clone(),
+            // The number of devices has another unit.
+            Some(meaning) if meaning.kind == Kind::Mean => {
+                meaning.statistics.iter().filter(|row| row.label == MEAN).cloned().collect()
+            }
             _ => self.buckets(),
         };
         if rows.len() > MOST_BARS {
@@ -98,12 +102,11 @@ impl QueryResult {
             Some(delta) => format!("epsilon {} at delta {delta:e}", meaning.epsilon),
             None => "no privacy is claimed: exact values were summed".to_owned(),
         });
-        if meaning.kind != Kind::Mean {
-            facts.extend(meaning.statistics.iter().map(|row| {
-                let interval = row.interval_text(row.low, row.high);
-                format!("{}: {} ({interval})", row.label, row.text(row.estimate))
-            }));
-        }
+        let said = |row: &&Row| meaning.kind != Kind::Mean || row.label != MEAN;
+        facts.extend(meaning.statistics.iter().filter(said).map(|row| {
+            let interval = row.interval_text(row.low, row.high);
+            format!("{}: {} ({interval})", row.label, row.text(row.estimate))
+        }));
         let all = meaning.buckets.len();
         if all > MOST_BARS && meaning.kind != Kind::Mean {
             facts.push(format!("The {bars} largest of {all} buckets"));
