@@ -217,7 +217,7 @@ fn other_kinds_have_their_rules() {
             exact,
             rate,
             &with(noise, "0.5", "0.499999"),
-            "noise.sigma must be from 0.5 to 1000000000.0, not",
+            "noise.sigma must be from 0.5 to 1000000000, not",
         ),
         (mean, exact, rate, &with(noise, "0.5", "1000000000.000001"), "noise.sigma must be"),
         (mean, exact, rate, &with(noise, "sigma = 0.5", ""), "noise.sigma: is missing"),
@@ -321,7 +321,7 @@ fn noise_has_its_rules() {
         (
             exact,
             "kind = \"server_gaussian\"\nsigma = 0.499999",
-            "noise.sigma must be from 0.5 to 1000000000.0, not",
+            "noise.sigma must be from 0.5 to 1000000000, not",
         ),
         (exact, "kind = \"server_gaussian\"\nsigma = \"1000000000.000001\"", "noise.sigma must be"),
         (exact, "kind = \"server_gaussian\"", "noise.sigma: is missing"),

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{BatchMode, FormatError, Role};
 
-pub(super) use self::number::show_micro;
 pub use self::place::place_of;
 pub use self::tokens::{KeyDraft, TokensDraft};
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::authoring::show_micro;
 use super::{
     AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Recipe, RecipeVdaf, When,
     tokens,
@@ -75,6 +74,11 @@ fn decimal(name: &str, value: u64, low: u64, high: u64) -> Result<(), FormatErro
         }
         false => refuse(format!("{name} must be from {low_text} to {high_text}, not {value_text}")),
     }
+}
+
+fn show_micro(micro: u64) -> String {
+    let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// An expression is only text of bounded length here; it is checked where it is compiled.

@@ -74,7 +74,7 @@ fn is_long(text: &str) -> bool {
 }
 
 /// Millionths as a decimal.
-pub(in crate::recipe) fn show_micro(micro: u64) -> String {
+pub(super) fn show_micro(micro: u64) -> String {
     let fraction = format!("{:06}", micro % 1_000_000);
     let fraction = fraction.trim_end_matches('0');
     format!("{}.{}", micro / 1_000_000, if fraction.is_empty() { "0" } else { fraction })
