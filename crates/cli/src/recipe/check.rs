@@ -7,7 +7,7 @@ use sotto_dp::crowd::Crowd;
 use sotto_dp::number::up;
 
 use super::examine::{Contribution, Examination, Guarantee, Status, examine};
-use super::words::grouped;
+use super::words::{self, grouped};
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
 use crate::time_text::now;
@@ -70,6 +70,9 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
         output.entry("warning: ", warning)?;
     }
     let verdict = match found.ok {
+        false if found.only_parties_missing => {
+            "A device would refuse this recipe, but only because [parties] is missing."
+        }
         true => "As far as can be checked without the log, a device would accept this recipe.",
         false => "A device would refuse this recipe.",
     };
@@ -79,7 +82,7 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
 type Row<'a> = dyn Fn(&str, &str) -> Result<()> + 'a;
 
 fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
-    let delta = &privacy.delta;
+    let delta = words::delta(privacy.delta);
     row("claimed", &format!("epsilon {} at delta {delta}", up(privacy.claimed_epsilon)))?;
     let computed = up(privacy.computed_epsilon);
     let dishonest = grouped(privacy.dishonest_devices);
@@ -105,7 +108,7 @@ fn print_privacy(privacy: &Guarantee, row: &Row<'_>) -> Result<()> {
         let words = format!(
             "epsilon {epsilon}, if leader and helper combine their shares; assumes {devices} honest \
              devices (half of the {asked}), so at least {reports} honest reports, and a \
-             relay that hides senders"
+             relay that hides senders (`sotto recipe coalitions` says what holds without both)"
         );
         row("both collude", &words)?;
     }

@@ -130,6 +130,9 @@ pub(super) struct Examination {
     /// When an aggregator releases a batch.
     pub(super) release_rules: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// Whether a device would refuse it only because it has no parties yet.
+    #[serde(skip)]
+    pub(super) only_parties_missing: bool,
 }
 
 /// Examines a recipe at `now`, in POSIX seconds.
@@ -158,6 +161,8 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         (line.reason, line.place) = loaded.located(&line.reason);
     }
     let crowd = crowd(recipe, loaded.audience);
+    let mut failed = checks.iter().filter(|line| line.status == Status::Failed);
+    let only_operators = failed.all(|line| line.check == Check::Operators.name());
     Ok(Examination {
         ok: checks.iter().all(|line| line.status != Status::Failed),
         name: recipe.name.clone(),
@@ -170,6 +175,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         contribution: assessment.as_ref().map(contribution).transpose()?,
         release_rules: words::release_rules(recipe),
         warnings: warnings(loaded, &crowd, now),
+        only_parties_missing: !loaded.parties_known && only_operators,
         crowd,
     })
 }
