@@ -89,7 +89,7 @@ impl NewArgs {
             let named = |error: anyhow::Error| error.context("--epsilon cannot be used");
             parse_epsilon(epsilon)
                 .map_err(|reason| anyhow!(reason))
-                .and_then(|target| calibrate(&mut draft, self.audience, target))
+                .and_then(|target| calibrate(&mut draft, self.randomizer, self.audience, target))
                 .map_err(named)?;
         }
         Ok(draft)
