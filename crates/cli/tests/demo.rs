@@ -316,7 +316,7 @@ fn rare_values_can_be_tried_too() {
         new.extend(["--attribute", "crash:string", "--attribute", "country:string"]);
         new.extend(["--kind", "sparse_histogram", "--labels", "none,disk,memory,network"]);
         new.extend(["--mapping", "crash", "--population", "2e6", "--sigma", "30"]);
-        new.extend(["--rate", "0.2", "--default-rate", "0.02", "--audience", "1e6"]);
+        new.extend(["--rate", "0.2", "--default-rate", "0.05", "--audience", "1e6"]);
         new.extend(["--certified", &id, "--predicate", predicate]);
         let made = run(&new);
         assert!(made.status.success(), "{made:?}");
@@ -327,8 +327,8 @@ fn rare_values_can_be_tried_too() {
     let shown = flat(&String::from_utf8(output.stdout).unwrap());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     for part in [
-        "of which 1 in 50 devices with the default answer, 1 in 5 others answer",
-        "devices cannot fill its minimum batch. So here 1 in 20 devices with the default answer, \
+        "of which 1 in 20 devices with the default answer, 1 in 5 others answer",
+        "devices cannot fill its minimum batch. So here 1 in 8 devices with the default answer, \
          1 in 2 others answer, and nothing is released below",
         "of 1000 devices are asked, those for which the predicate is true",
     ] {
