@@ -22,7 +22,7 @@ use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
 use super::words::{self, grouped};
-use crate::output::{Outcome, Output, WithHint, pointed};
+use crate::output::{Outcome, Output, WithHint, hinted, pointed};
 use crate::recipe_file;
 use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_seconds};
@@ -412,7 +412,13 @@ impl NewArgs {
 /// Computes the claim of a draft as a device will, and writes it into the draft. The returned
 /// recipe has placeholders for its author and for the issuers' keys.
 fn with_claim(draft: &mut RecipeDraft, audience: Option<u64>) -> Result<Recipe> {
-    let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
+    let mut recipe =
+        recipe_file::with_stand_ins(draft.clone()).map_err(|error| match draft.query.labels() {
+            Some(_) if error.to_string().contains("fit into an entry") => {
+                hinted(error, "give fewer or shorter --labels, or --buckets, which have no names")
+            }
+            _ => error,
+        })?;
     let judged = judgement_of(&recipe, audience)?;
     if let (Privacy::Claim { epsilon_micro, .. }, Some(judged)) = (&mut draft.privacy, judged)
         && judged.epsilon.is_finite()

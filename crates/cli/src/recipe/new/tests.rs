@@ -333,6 +333,17 @@ fn the_claim_can_be_chosen() {
     assert!(format!("{error:#}").contains("--epsilon cannot be used"), "{error:#}");
 }
 
+#[test]
+fn too_many_labels_have_a_way_out() {
+    let labels: Vec<String> = (0..9_000).map(|label| format!("label{label}")).collect();
+    let error = draft(|args| {
+        (args.labels, args.fallback) = (Some(labels.join(",")), None);
+        args.mapping = text("minutes % 3");
+    });
+    let hint = crate::output::hint_of(&error.unwrap_err()).unwrap_or_default().to_owned();
+    assert!(hint.starts_with("give fewer or shorter --labels"), "{hint}");
+}
+
 /// By its name, where it answers such a query.
 #[test]
 fn the_randomizer_can_be_chosen() {
