@@ -32,6 +32,7 @@ use self::stories::{STORIES, Story};
 use crate::chart::{Shape, chart};
 use crate::output::{Outcome, Output, WithHint, columns};
 use crate::random;
+use crate::recipe::words::{answers, grouped};
 use crate::result::{OutArgs, about, curve};
 
 /// Runs everything in one process.
@@ -55,9 +56,9 @@ pub(crate) struct DemoArgs {
     /// Ask this recipe instead of a story.
     #[arg(long, value_name = "FILE", conflicts_with = "exact")]
     recipe: Option<PathBuf>,
-    /// The devices, instead of made-up ones: a CSV file with the names of the recipe's attributes in
-    /// the first line, then a line for each device.
-    #[arg(long, value_name = "FILE", requires = "recipe")]
+    /// The devices that --recipe asks, instead of made-up ones: a CSV file with the names of the
+    /// recipe's attributes in the first line, then a line for each device.
+    #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// Decides what each device holds: the same seed gives the same true values.
     #[arg(long, value_name = "S")]
@@ -132,36 +133,71 @@ impl DemoArgs {
     }
 
     fn plan(&self) -> Result<Plan> {
+        // clap does not require --recipe beside a story, since the two exclude each other.
+        if self.data.is_some() && self.recipe.is_none() {
+            return Err(anyhow!("--data needs --recipe: a story has devices of its own"))
+                .hint("give your question too: --recipe FILE (`sotto recipe new` writes one)");
+        }
         let seed = self.seed.unwrap_or_else(|| u64::from(random::system().next_u32()));
-        let question = match &self.recipe {
+        let mut question = match &self.recipe {
             None => question::story(self.story, self.devices, seed)?,
             Some(recipe) => question::own(recipe, self.data.as_deref(), self.devices, seed)?,
         };
-        let (devices, own) = (question.held.len() as f64, &question.draft.sampling);
+        let (devices, own) = (question.held.len() as f64, question.draft.sampling);
         // A recipe for a million devices does not fit the demo's few.
         let own_batch = self.recipe.as_ref().map(|_| question.draft.min_batch);
         let fits = own_batch.is_none_or(|batch| safe_batch(question.expected()) >= batch);
-        let one_rate = |rate| Sampling { rate, default_rate: None, ..*own };
-        let (sampling, expected) = match self.exact {
-            true => (one_rate(Probability::ONE), devices),
-            false if fits => (*own, question.expected()),
-            false => (one_rate(Probability::new(1, 2)?), 0.5 * devices),
-        };
         let wanted = self.min_batch_size.or(own_batch.filter(|_| fits));
-        let min_batch_size = self.min_batch_size(question.held.len() as u64, expected, wanted)?;
+        if fits || self.exact {
+            let (sampling, expected) = match self.exact {
+                true => (one_rate(own, Probability::ONE), devices),
+                false => (own, question.expected()),
+            };
+            let min_batch_size = self.min_batch_size(&question, expected, wanted)?;
+            return Ok(Plan { question, seed, min_batch_size, sampling });
+        }
+        // Two rates stay two, if any epsilon holds for so few devices.
+        let scaled = scaled(own)?.and_then(|sampling| {
+            let factor = sampling.rate.to_f64() / own.rate.to_f64();
+            let size = self.min_batch_size(&question, factor * question.expected(), wanted).ok()?;
+            question.is_private(sampling, size).then_some((sampling, size))
+        });
+        let (sampling, min_batch_size) = match scaled {
+            Some(found) => found,
+            None => {
+                let half = Probability::new(1, 2)?;
+                let size = self.min_batch_size(&question, 0.5 * devices, wanted)?;
+                (one_rate(own, half), size)
+            }
+        };
+        question.differences.push(format!(
+            "{} devices cannot fill its minimum batch. So here {} answer, and nothing is released below \
+             {}.",
+            grouped(question.held.len() as u64),
+            answers(&sampling),
+            grouped(min_batch_size),
+        ));
         Ok(Plan { question, seed, min_batch_size, sampling })
     }
 
     /// The requested minimum batch size, or one that this many devices reach even in an unlucky
     /// run.
-    fn min_batch_size(&self, devices: u64, expected: f64, wanted: Option<u64>) -> Result<u64> {
+    fn min_batch_size(
+        &self,
+        question: &Question,
+        expected: f64,
+        wanted: Option<u64>,
+    ) -> Result<u64> {
+        let devices = question.held.len() as u64;
         let safe = if self.exact { devices } else { safe_batch(expected) };
         if safe == 0 {
             let few =
                 format!("devices are too few: about {expected:.0} of them take part, at random");
             let each = (expected / devices as f64).max(1e-6);
             let enough = (devices..).find(|more| safe_batch(*more as f64 * each) > 0);
-            let enough = enough.unwrap_or(u64::MAX);
+            // Of the others the predicate is not true.
+            let each = question.all as f64 / devices as f64;
+            let enough = enough.map_or(u64::MAX, |enough| (enough as f64 * each).ceil() as u64);
             return Err(anyhow!("{devices} {few}")).hint(match &self.data {
                 None => format!("give at least {enough} --devices"),
                 Some(_) => format!("give at least {enough} lines of --data"),
@@ -285,6 +321,26 @@ fn list_stories(output: &Output) -> Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
+/// The same rate for all devices.
+fn one_rate(own: Sampling, rate: Probability) -> Sampling {
+    Sampling { rate, default_rate: None, ..own }
+}
+
+/// Two rates, in the same proportion, of which the higher one is at least a half. `None` if there is
+/// only one.
+fn scaled(own: Sampling) -> Result<Option<Sampling>> {
+    let half = Probability::new(1, 2)?;
+    let Some(least) = own.default_rate.filter(|least| *least != own.rate) else { return Ok(None) };
+    if own.rate >= half {
+        return Ok(Some(own));
+    }
+    let num = least.num().checked_mul(own.rate.den());
+    let den = own.rate.num().checked_mul(2).and_then(|twice| least.den().checked_mul(twice));
+    // Longer fractions than people write.
+    let (Some(num), Some(den)) = (num, den) else { return Ok(None) };
+    Ok(Some(Sampling { rate: half, default_rate: Some(Probability::new(num, den)?), ..own }))
+}
+
 /// The largest batch that is filled even in an unlucky run, if this many reports are expected.
 fn safe_batch(expected: f64) -> u64 {
     (expected - 4.0 * expected.sqrt()) as u64
@@ -331,5 +387,22 @@ mod tests {
         assert_eq!(args(30, Some(5)).plan().unwrap().min_batch_size, 5);
         assert!(args(30, Some(31)).plan().is_err());
         assert!(args(30, Some(0)).plan().is_err());
+    }
+
+    #[test]
+    fn two_rates_are_scaled_together() {
+        let part = |num, den| Probability::new(num, den).unwrap();
+        let own = |default_rate, rate| {
+            let (dummy_rate, cover) = (Probability::ZERO, Probability::ONE);
+            Sampling { rate, default_rate, dummy_rate, cover }
+        };
+        let rates = |default_rate, rate| {
+            let found = scaled(own(default_rate, rate)).unwrap();
+            found.map(|found| (found.default_rate.unwrap(), found.rate))
+        };
+        assert_eq!(rates(Some(part(1, 50)), part(1, 5)), Some((part(1, 20), part(1, 2))));
+        assert_eq!(rates(Some(part(1, 4)), part(3, 4)), Some((part(1, 4), part(3, 4))));
+        assert_eq!(rates(Some(part(1, 50)), part(1, 50)), None);
+        assert_eq!(rates(None, part(1, 50)), None);
     }
 }

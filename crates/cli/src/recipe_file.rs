@@ -49,7 +49,7 @@ pub(crate) struct Loaded {
     pub(crate) text: Option<String>,
     /// Its index in the log that it came from.
     pub(crate) index: Option<u64>,
-    /// How many devices are in its certified audience, where the claim depends on that.
+    /// How many devices are in its certified audience, if that is known.
     pub(crate) audience: Option<u64>,
 }
 
@@ -91,20 +91,18 @@ pub(crate) struct RecipeArgs {
 /// The audience of a recipe that is not looked up.
 #[derive(Debug, Args)]
 pub(crate) struct AudienceArgs {
-    /// How many devices the result counted that certifies the audience, if the claim depends on
-    /// it [default: what the log given with --log says]
+    /// How many devices the result counted that certifies the audience [default: what the log given
+    /// with --log says, if the claim depends on it]
     #[arg(long, value_name = "N", value_parser = parse_whole)]
     pub(crate) audience: Option<u64>,
 }
 
 impl AudienceArgs {
-    /// The audience of `recipe`, where its claim depends on that: as given, or from the log.
+    /// The audience of `recipe`, if it has one: as given, or from the log where the claim depends
+    /// on it.
     pub(crate) fn of(&self, recipe: &Recipe, log: &LogArgs) -> Result<Option<u64>> {
-        let Some(targeting) = recipe.who.targeting.as_ref().filter(|_| needs_audience(recipe))
-        else {
-            return Ok(None);
-        };
-        if self.audience.is_some() || log.log.is_none() {
+        let Some(targeting) = &recipe.who.targeting else { return Ok(None) };
+        if self.audience.is_some() || log.log.is_none() || !needs_audience(recipe) {
             return Ok(self.audience);
         }
         let (_, entry) = log.required(None)?.snapshot(None)?.by_id(&targeting.certified)?;

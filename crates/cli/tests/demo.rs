@@ -333,3 +333,58 @@ fn sums_can_be_tried_too() {
     assert_eq!(sum["estimate"], sum["true"], "everybody answers, without noise");
     assert_eq!(found["privacy"], Value::Null);
 }
+
+/// The questions of stories are not those of a file.
+#[test]
+fn values_are_not_ignored() {
+    for arguments in [&["ages", "--data", "colour.csv"][..], &["--data", "colour.csv"]] {
+        let output = demo(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = flat(&String::from_utf8(output.stderr).unwrap());
+        assert!(error.contains("--data needs --recipe"), "{error}");
+        assert!(error.contains("hint: give your question too: --recipe FILE"), "{error}");
+    }
+}
+
+/// Made-up devices are in the audience, and both rates are scaled and named.
+#[test]
+fn rare_values_can_be_tried_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_sotto"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    let id = "0".repeat(64);
+    let new = |predicate: &str| {
+        let mut new = vec!["recipe", "new", "crashes", "--purpose", "Which crash?", "--force"];
+        new.extend(["--attribute", "crash:string", "--attribute", "country:string"]);
+        new.extend(["--kind", "sparse_histogram", "--labels", "none,disk,memory,network"]);
+        new.extend(["--mapping", "crash", "--population", "2e6", "--sigma", "30"]);
+        new.extend(["--rate", "0.2", "--default-rate", "0.05", "--audience", "1e6"]);
+        new.extend(["--certified", &id, "--predicate", predicate]);
+        let made = run(&new);
+        assert!(made.status.success(), "{made:?}");
+    };
+    new("country == \"CH\"");
+    let demo = ["demo", "--recipe", "crashes.toml", "--seed", "7"];
+    let output = run(&[&demo[..], &["--devices", "1000"]].concat());
+    let shown = flat(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in [
+        "of which 1 in 20 devices with the default answer, 1 in 5 others answer",
+        "devices cannot fill its minimum batch. So here 1 in 8 devices with the default answer, \
+         1 in 2 others answer, and nothing is released below",
+        "of 1000 devices are asked, those for which the predicate is true",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    new("country == \"CH\" && country == \"DE\"");
+    let output = run(&demo);
+    assert_eq!(output.status.code(), Some(2));
+    let error = flat(&String::from_utf8(output.stderr).unwrap());
+    let reason = "none of the 2000 made-up devices is in the audience: country == \"CH\" && ";
+    assert!(error.contains(reason) && error.contains("--data FILE"), "{error}");
+}

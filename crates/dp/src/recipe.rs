@@ -224,7 +224,8 @@ pub struct Judgement {
     /// Always [`Count::Seen`], also below the minimum batch.
     pub count: Count,
     /// The paper's figure for the same terms: all honest, count hidden, exactly `min_batch`
-    /// contributions.
+    /// contributions. For local randomizers without dummies it is at most `epsilon`, which holds in
+    /// the paper's model too.
     pub paper_epsilon: f64,
     /// The guarantee of the randomizer alone, even if everybody else colludes, and knows whether
     /// the device took part.
@@ -351,9 +352,15 @@ pub fn judge(terms: &Terms, certified: Option<u64>, delta: f64) -> Result<Judgem
         | Law::ProjectiveGeometry { .. } => {
             let local = Local::of(terms.law).ok_or(NO_LAW)?;
             let paper = local.paper(terms, delta)?;
-            let rule = match terms.has_two_rates() {
-                true => local.counted(terms, delta),
-                false => Rule::Replace(local.judged(terms, delta)?),
+            let (rule, paper) = match terms.has_two_rates() {
+                true => (local.counted(terms, delta), paper),
+                false => {
+                    let judged = local.judged(terms, delta)?;
+                    // Without dummies, what is released if all are honest and the count is hidden
+                    // is a post-processing of what is judged: larger batches alone are released.
+                    let bound = if terms.dummy_rate > 0.0 { paper } else { paper.min(judged) };
+                    (Rule::Replace(judged), bound)
+                }
             };
             // Whether the device took part says something too.
             let rates = (terms.least_rate(), terms.rate);

@@ -124,6 +124,24 @@ fn the_judged_epsilon_is_never_below_the_papers() {
     }
 }
 
+/// What a device computes assumes less than the paper, so it holds in the paper's model too: also
+/// where batches are small and the local epsilon is large.
+#[test]
+fn small_batches_and_large_local_epsilons_too() {
+    for law in [
+        Law::ProjectiveGeometry { epsilon0: 8.0, order: 2, dimension: 3 },
+        Law::ProjectiveGeometry { epsilon0: 4.0, order: 3, dimension: 3 },
+        Law::RandomizedResponse { epsilon0: 8.0, k: 4 },
+        Law::Rappor { epsilon0: 4.0, k: 4 },
+    ] {
+        for (rate, min_batch) in [(0.5, 873), (0.02, 200)] {
+            let found = judge(&Terms::new(law, rate, min_batch, 1), None, 1e-9).unwrap();
+            assert!(found.paper_epsilon > 0.0, "{law:?}: {found:?}");
+            assert!(found.paper_epsilon <= found.epsilon, "{law:?}: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn the_figure_of_the_paper() {
     // One round of the paper's example: 0.0263 (tight) in its model, with all that is asked of a

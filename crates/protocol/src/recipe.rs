@@ -23,7 +23,9 @@ use sotto_dp::crowd::Crowd;
 use sotto_dp::mechanism::{Collected, Estimate, Mechanism, Value as Answer};
 use sotto_dp::projection::Projection;
 use sotto_vdaf::Measurement;
-use sotto_wire::recipe::{AttributeName, AttributeType, Probability, Query, Recipe};
+use sotto_wire::recipe::{
+    AttributeName, AttributeType, Probability, Query, Recipe, Sampling, When,
+};
 use sotto_wire::{EntryId, Role};
 
 pub use self::derive::derive_task;
@@ -230,12 +232,29 @@ impl Assessment {
     }
 }
 
-/// How many reports the recipe can expect, dummies included. With importance sampling, if all
-/// devices have the default value.
-pub fn crowd(recipe: &Recipe) -> Crowd {
-    let share = least_share(&recipe.when);
-    let rate = sending_rate(&recipe.sampling, recipe.sampling.least_rate());
-    Crowd::new(recipe.who.population, rate, share, recipe.aggregation.min_batch)
+/// How many reports the recipe can expect, dummies included. `certified` is the number of devices
+/// in a certified audience: no others are asked, whatever population the author states.
+pub fn crowd(recipe: &Recipe, certified: Option<u64>) -> Crowd {
+    let Recipe { who, sampling, when, aggregation, .. } = recipe;
+    crowd_of(who.population, certified, sampling, when, aggregation.min_batch)
+}
+
+/// The same before there is a recipe. With importance sampling, if all devices have the default
+/// value.
+pub fn crowd_of(
+    population: u64,
+    certified: Option<u64>,
+    sampling: &Sampling,
+    when: &When,
+    min_batch: u64,
+) -> Crowd {
+    let rate = sending_rate(sampling, sampling.least_rate());
+    Crowd::new(asked(population, certified), rate, least_share(when), min_batch)
+}
+
+/// How many devices are asked: the author's estimate, or fewer if fewer are certified.
+fn asked(population: u64, certified: Option<u64>) -> u64 {
+    certified.map_or(population, |certified| certified.min(population))
 }
 
 /// Estimates over the whole population, one for each number of the result, with intervals that hold

@@ -115,7 +115,7 @@ fn errors_name_the_key() {
         ("epsilon = 4.0", "epsilon = nan", "randomizer.epsilon: \"NaN\" is not a number"),
         ("epsilon = 4.0", "epsilon = inf", "randomizer.epsilon: \"inf\" is not a number"),
         // Rules of the format, by the names of the JSON.
-        ("epsilon = 4.0", "epsilon = 0", "randomizer.epsilon_micro must be at least 1"),
+        ("epsilon = 4.0", "epsilon = 0", "randomizer.epsilon must be above 0"),
         ("max_window = \"7d\"", "max_window = \"90m\"", "when.max_window_s must be a multiple"),
         ("fallback = 0", "fallback = 3", "query.fallback must be from 0 to 2, not 3"),
         ("operator = \"helper.example\"", "operator = \"leader.example\"", "must differ"),
@@ -217,9 +217,9 @@ fn other_kinds_have_their_rules() {
             exact,
             rate,
             &with(noise, "0.5", "0.499999"),
-            "noise.sigma_micro must be from 500000",
+            "noise.sigma must be from 0.5 to 1000000000, not",
         ),
-        (mean, exact, rate, &with(noise, "0.5", "1000000000.000001"), "noise.sigma_micro must be"),
+        (mean, exact, rate, &with(noise, "0.5", "1000000000.000001"), "noise.sigma must be"),
         (mean, exact, rate, &with(noise, "sigma = 0.5", ""), "noise.sigma: is missing"),
         (mean, exact, rate, &with(noise, "_gaussian", ""), "noise.kind: \"server\" is unknown"),
         (&with(multi, "most = 2", "most = 1"), exact, rate, "", "at most query.most (1) buckets"),
@@ -321,13 +321,9 @@ fn noise_has_its_rules() {
         (
             exact,
             "kind = \"server_gaussian\"\nsigma = 0.499999",
-            "noise.sigma_micro must be from 500000",
+            "noise.sigma must be from 0.5 to 1000000000, not",
         ),
-        (
-            exact,
-            "kind = \"server_gaussian\"\nsigma = \"1000000000.000001\"",
-            "noise.sigma_micro must be",
-        ),
+        (exact, "kind = \"server_gaussian\"\nsigma = \"1000000000.000001\"", "noise.sigma must be"),
         (exact, "kind = \"server_gaussian\"", "noise.sigma: is missing"),
         (exact, "kind = \"server\"\nsigma = 1", "noise.kind: \"server\" is unknown"),
     ] {

@@ -6,7 +6,7 @@ use serde_json::json;
 use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, allocation};
 
-use super::flags::{at_least, delta, explain, positive, rate, whole};
+use super::flags::{at_least, delta, explain, parse_rate, positive, rate, whole};
 use super::report::{Among, Detail, Report, View, bracket};
 use crate::vocabulary::Epsilon;
 
@@ -31,7 +31,7 @@ pub(super) struct DonationArgs {
     #[arg(long, value_name = "M", value_parser = whole, allow_negative_numbers = true)]
     slots: u64,
     /// The probability that a device takes part in the series at all: one coin before all slots.
-    #[arg(long, value_name = "RATE", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value = "1", value_parser = parse_rate, allow_negative_numbers = true)]
     rate: f64,
 }
 

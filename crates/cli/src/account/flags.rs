@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use sotto_dp::account::Accountant;
 use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, Count, Error, Shape, shuffle};
+use sotto_wire::recipe::parse_probability;
 
 use crate::output::hinted;
 
@@ -197,6 +198,14 @@ pub(super) fn non_negative(flag: &str, value: f64) -> Result<f64> {
 
 pub(super) fn delta(value: f64) -> Result<f64> {
     within("--delta", value, value > 0.0 && value < 1.0, "above 0 and below 1")
+}
+
+/// A rate as people write it: 0.02, 2% or 1/50. Its range is checked later.
+pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) => Ok(rate),
+        Err(_) => parse_probability(text).map(|rate| rate.to_f64()),
+    }
 }
 
 pub(super) fn rate(value: f64) -> Result<f64> {

@@ -5,7 +5,7 @@ use clap::Args;
 use sotto_dp::number::exact;
 use sotto_dp::{Adjacency, closed};
 
-use super::flags::{delta, explain, non_negative, only_add_remove, rate};
+use super::flags::{delta, explain, non_negative, only_add_remove, parse_rate, rate};
 use super::report::{Among, Detail, Report, View};
 use crate::output::WithHint;
 
@@ -25,7 +25,7 @@ pub(super) struct SampleArgs {
     #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
     delta: f64,
     /// The probability of being sampled.
-    #[arg(long, value_name = "Q", allow_negative_numbers = true)]
+    #[arg(long, value_name = "Q", value_parser = parse_rate, allow_negative_numbers = true)]
     rate: f64,
     /// Which inputs are neighbours. This theorem supports only presence or absence: a claim about
     /// two values of a device says nothing about its absence.

@@ -10,7 +10,7 @@ use sotto_dp::{Adjacency, Count, Event, Shape};
 
 use super::flags::{
     self, Guarantee, Honest, adjacency, at_least, count, counted, explain, not_one_left_out,
-    positive, quotient_down, rate, shape, shape_name, whole,
+    parse_rate, positive, quotient_down, rate, shape, shape_name, whole,
 };
 use super::report::{Among, Detail, Report, View, accountant};
 use crate::output::{Output, WithHint};
@@ -27,7 +27,7 @@ use crate::vocabulary::Epsilon;
     --count seen and --population, and --honest 0.5 as for every recipe.")]
 pub(super) struct SampledGaussianArgs {
     /// The probability of being sampled in a step.
-    #[arg(long, value_name = "Q", allow_negative_numbers = true)]
+    #[arg(long, value_name = "Q", value_parser = parse_rate, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// The number of sums, each over a fresh sample.
     #[arg(long, value_name = "T", value_parser = whole, allow_negative_numbers = true)]

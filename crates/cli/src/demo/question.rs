@@ -9,20 +9,23 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sotto_dp::uniform::uniform_below;
 use sotto_protocol::expression::Attributes;
-use sotto_protocol::recipe::Assessment;
+use sotto_protocol::recipe::{Assessment, judgement_of};
 use sotto_wire::RecipeDraft;
-use sotto_wire::recipe::{AttributeName, Privacy, Query};
+use sotto_wire::recipe::{AttributeName, Privacy, Query, Sampling};
 
 use super::data;
 use super::population::Population;
 use super::stories::Story;
-use crate::output::pointed;
+use crate::output::{WithHint, pointed};
 use crate::recipe::example::made_up_device;
 use crate::recipe::words as recipe_words;
 use crate::recipe_file;
 
 /// How many different devices are made up. Others are like one of them.
 const MADE_UP: usize = 256;
+
+/// How often a device is made up anew because it is not in the audience.
+const TRIES: usize = 30;
 
 /// A question, and the devices that are asked.
 #[derive(Debug)]
@@ -35,8 +38,10 @@ pub(crate) struct Question {
     pub(crate) labels: Vec<String>,
     /// What the devices of each kind know about themselves.
     pub(crate) kinds: Vec<Attributes>,
-    /// The kind of each device.
+    /// The kind of each device that is asked.
     pub(crate) held: Vec<u32>,
+    /// How many devices there are, with those for which the predicate is not true.
+    pub(crate) all: usize,
     /// How the demo differs from somebody's own recipe; empty for a story.
     pub(crate) differences: Vec<String>,
 }
@@ -45,11 +50,12 @@ impl Question {
     /// Asks these devices, if the recipe is for them.
     fn new(mut draft: RecipeDraft, kinds: Vec<Attributes>, mut held: Vec<u32>) -> Result<Self> {
         (draft.author, draft.vdaf, draft.parties) = (None, None, None);
+        let all = held.len();
         let unclaimed = RecipeDraft { privacy: Privacy::InsecureUnbounded, ..draft.clone() };
         let assessment = Assessment::new(recipe_file::with_stand_ins(unclaimed)?)?;
         held.retain(|kind| kinds.get(*kind as usize).is_some_and(|kind| assessment.is_for(kind)));
         let labels = labels(&draft.query);
-        Ok(Self { draft, assessment, labels, kinds, held, differences: Vec::new() })
+        Ok(Self { draft, assessment, labels, kinds, held, all, differences: Vec::new() })
     }
 
     /// Each kind of devices, and how many there are of it.
@@ -67,6 +73,17 @@ impl Question {
     pub(crate) fn expected(&self) -> f64 {
         let each = |(kind, count)| self.assessment.rate(kind).to_f64() * count as f64;
         self.of_each_kind().map(each).sum()
+    }
+
+    /// Whether a claim can hold for these devices with these rates and this minimum batch; also if
+    /// nothing is claimed.
+    pub(super) fn is_private(&self, sampling: Sampling, min_batch: u64) -> bool {
+        let mut draft = RecipeDraft { sampling, min_batch, ..self.draft.clone() };
+        draft.who.population = self.held.len() as u64;
+        let certified = draft.who.targeting.is_some().then_some(draft.who.population);
+        let judged = recipe_file::with_stand_ins(draft)
+            .and_then(|recipe| Ok(judgement_of(&recipe, certified)?));
+        judged.is_ok_and(|judged| judged.is_none_or(|judged| judged.epsilon.is_finite()))
     }
 }
 
@@ -104,7 +121,10 @@ pub(super) fn own(
         format!(
             "The recipe itself asks {} devices, of which {} answer, releases nothing below {}, and claims {}.",
             recipe_words::grouped(draft.who.population),
-            recipe_words::one_in(draft.sampling.rate),
+            match draft.sampling.default_rate {
+                None => recipe_words::one_in(draft.sampling.rate),
+                Some(_) => recipe_words::answers(&draft.sampling),
+            },
             recipe_words::grouped(draft.min_batch),
             recipe_words::privacy(&draft.privacy),
         ),
@@ -112,12 +132,20 @@ pub(super) fn own(
     if values.is_none() {
         differences.push("The values are made up: --data FILE takes yours.".to_owned());
     }
-    let all = held.len();
     let question = Question::new(draft, kinds, held)?;
-    if question.draft.who.targeting.is_some() {
+    if let Some(targeting) = &question.draft.who.targeting {
+        let (asked, all) = (question.held.len(), question.all);
+        if asked == 0 {
+            let (whose, hint) = match values {
+                None => ("made-up devices", "give devices for which it is true: --data FILE"),
+                Some(_) => ("devices of --data", "add lines for which it is true"),
+            };
+            let predicate = &targeting.predicate;
+            return Err(anyhow!("none of the {all} {whose} is in the audience: {predicate}"))
+                .hint(hint);
+        }
         differences.push(format!(
-            "Only {} of {all} devices are asked, those for which the predicate is true.",
-            question.held.len()
+            "Only {asked} of {all} devices are asked, those for which the predicate is true."
         ));
     }
     differences.extend(fallbacks(&assessment, &question.kinds, &question.held));
@@ -144,8 +172,19 @@ fn fallbacks(assessment: &Assessment, kinds: &[Attributes], held: &[u32]) -> Vec
 /// Made-up devices, the same for the same seed.
 fn made_up(assessment: &Assessment, devices: u32, seed: u64) -> (Vec<Attributes>, Vec<u32>) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    let kinds: Vec<Attributes> =
-        (0..MADE_UP).map(|_| made_up_device(assessment, &mut rng)).collect();
+    let one = |number: usize| {
+        let mut device = made_up_device(assessment, &mut rng);
+        // Most are in the audience, if chance finds one, and some are not.
+        let tries = if number.is_multiple_of(4) { 0 } else { TRIES };
+        for _ in 0..tries {
+            if assessment.is_for(&device) {
+                break;
+            }
+            device = made_up_device(assessment, &mut rng);
+        }
+        device
+    };
+    let kinds: Vec<Attributes> = (0..MADE_UP).map(one).collect();
     let held = (0..devices).map(|_| uniform_below(MADE_UP as u64, &mut rng) as u32).collect();
     (kinds, held)
 }

@@ -105,7 +105,7 @@ fn beside(rows: Vec<Row>, truth: Vec<f64>) -> Vec<Row> {
 
 fn privacy(parties: &Parties) -> Result<Option<Guarantee>> {
     let assessment = &parties.assessment;
-    guarantee(assessment.recipe(), assessment.cost().map(|cost| cost.judgement))
+    guarantee(assessment.recipe(), None, assessment.cost().map(|cost| cost.judgement))
 }
 
 /// One line for each party, from what was measured.

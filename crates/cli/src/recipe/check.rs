@@ -7,7 +7,7 @@ use sotto_dp::crowd::Crowd;
 use sotto_dp::number::{up, up_short};
 
 use super::examine::{Contribution, Examination, Guarantee, NoiseSide, Status, examine};
-use super::words::grouped;
+use super::words::{self, grouped};
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
 use crate::time_text::now;
@@ -71,6 +71,9 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
         output.entry("warning: ", warning)?;
     }
     let verdict = match found.ok {
+        false if found.only_parties_missing => {
+            "A device would refuse this recipe, but only because [parties] is missing."
+        }
         true => "As far as can be checked without the log, a device would accept this recipe.",
         false => "A device would refuse this recipe.",
     };
@@ -80,7 +83,7 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
 type Row<'a> = dyn Fn(&str, &str) -> Result<()> + 'a;
 
 fn print_privacy(privacy: &Guarantee, noisy: bool, row: &Row<'_>) -> Result<()> {
-    let delta = &privacy.delta;
+    let delta = words::delta(privacy.delta);
     row("claimed", &format!("epsilon {} at delta {delta}", up(privacy.claimed_epsilon)))?;
     let computed = up(privacy.computed_epsilon);
     let dishonest = grouped(privacy.dishonest_devices);
@@ -102,10 +105,11 @@ fn print_privacy(privacy: &Guarantee, noisy: bool, row: &Row<'_>) -> Result<()> 
     if let Some(found) = &privacy.colluding {
         let epsilon = up(found.epsilon);
         let (devices, reports) = (grouped(found.honest_devices), grouped(found.honest_reports));
+        let asked = privacy.asked;
         let words = format!(
             "epsilon {epsilon}, if leader and helper combine their shares; assumes {devices} honest \
-             devices (half of the stated population), so at least {reports} honest reports, and a \
-             relay that hides senders"
+             devices (half of the {asked}), so at least {reports} honest reports, and a \
+             relay that hides senders (`sotto recipe coalitions` says what holds without both)"
         );
         row("both collude", &words)?;
     }

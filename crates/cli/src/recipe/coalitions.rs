@@ -100,7 +100,9 @@ fn epsilon(epsilon: Option<f64>) -> String {
 fn print(recipe: &Recipe, rows: &[Row], output: &Output) -> Result<()> {
     output.title(&format!("recipe {}", recipe.name))?;
     output.prose(format!(
-        "Every row tolerates up to {} dishonest devices in total.",
+        "Every row tolerates up to {} dishonest devices in total. The row of leader and helper \
+         does not rely on the stated population. `sotto recipe check` says how much less they learn if \
+         half of it is honest and the relay hides senders.",
         grouped(recipe.aggregation.min_batch / 2)
     ))?;
     for row in rows {

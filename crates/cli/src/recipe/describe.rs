@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use sotto_dp::mechanism::Mechanism;
+use sotto_dp::number::up;
 use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::Role;
@@ -198,12 +199,13 @@ fn sampling(list: &mut Changes, old: &Sampling, new: &Sampling) {
         list.push("sampling.default_rate", text, effect);
     }
     if old.dummy_rate != new.dummy_rate {
-        let text = format!("dummies {} -> {}", old.dummy_rate, new.dummy_rate);
+        let text =
+            format!("dummies {} -> {}", words::share(old.dummy_rate), words::share(new.dummy_rate));
         list.push("sampling.dummy_rate", text, Effect::Neutral);
     }
     let (was, is) = (old.cover, new.cover);
     if was != is {
-        let text = format!("cover {was} -> {is}");
+        let text = format!("cover {} -> {}", words::share(was), words::share(is));
         list.push("sampling.cover", text, more_is_weaker(is, was));
     }
 }
@@ -241,7 +243,35 @@ fn randomizer(list: &mut Changes, old: &Recipe, new: &Recipe) {
         (_, Mechanism::Exact(_)) => {
             list.push(FIELD, "values are no longer randomized", Effect::Weaker);
         }
-        (was, is) => list.text(FIELD, "randomizer", &words::mechanism(was), &words::mechanism(is)),
+        (was, is) => {
+            let (old, new) = (words::mechanism(was), words::mechanism(is));
+            let (why, effect) = alone(was.local_epsilon(), is.local_epsilon());
+            list.push(FIELD, format!("randomizer {old} -> {new}{why}"), effect);
+        }
+    }
+}
+
+/// What a device keeps if leader and helper collude, under two mechanisms of different kinds: `None`
+/// stands for nothing. The claims say what holds otherwise.
+fn alone(was: Option<f64>, is: Option<f64>) -> (String, Effect) {
+    match (was, is) {
+        (Some(_), None) => (
+            ": devices no longer randomize answers, so leader and helper see them exactly if they \
+             collude"
+                .to_owned(),
+            Effect::Weaker,
+        ),
+        (None, Some(_)) => (
+            ": devices now randomize answers, so leader and helper do not see them exactly even if \
+             they collude"
+                .to_owned(),
+            Effect::Stronger,
+        ),
+        (Some(was), Some(is)) if up(was) != up(is) => {
+            let text = format!(": the randomizer alone has epsilon {} -> {}", up(was), up(is));
+            (text, more_is_weaker(was, is))
+        }
+        _ => (String::new(), Effect::Neutral),
     }
 }
 
@@ -283,7 +313,7 @@ fn privacy(list: &mut Changes, old: &Privacy, new: &Privacy) {
                 list.push("privacy.epsilon_micro", text, more_is_weaker(e, epsilon));
             }
             if d != delta {
-                let text = format!("delta {d} -> {delta}");
+                let text = format!("delta {} -> {}", words::delta(*d), words::delta(*delta));
                 list.push("privacy.delta", text, more_is_weaker(d, delta));
             }
             let name = words::adjacency;

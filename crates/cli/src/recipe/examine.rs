@@ -96,6 +96,9 @@ pub(crate) struct Guarantee {
     pub(crate) local_epsilon: Option<f64>,
     /// Both aggregators collude.
     pub(super) colluding: Option<Colluding>,
+    /// Who hides a device then.
+    #[serde(skip)]
+    pub(super) asked: &'static str,
 }
 
 /// What one device sends.
@@ -160,6 +163,9 @@ pub(super) struct Examination {
     /// When an aggregator releases a batch.
     pub(super) release_rules: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// Whether a device would refuse it only because it has no parties yet.
+    #[serde(skip)]
+    pub(super) only_parties_missing: bool,
 }
 
 /// Examines a recipe at `now`, in POSIX seconds.
@@ -187,10 +193,12 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     for line in checks.iter_mut().filter(|line| line.status == Status::Failed) {
         (line.reason, line.place) = loaded.located(&line.reason);
     }
-    let crowd = crowd(recipe);
+    let crowd = crowd(recipe, loaded.audience);
     let contribution = assessment.as_ref().map(contribution).transpose()?;
     let mut warnings = warnings(loaded, &crowd, now);
     warnings.extend(rho_warning(contribution.as_ref()));
+    let mut failed = checks.iter().filter(|line| line.status == Status::Failed);
+    let only_operators = failed.all(|line| line.check == Check::Operators.name());
     Ok(Examination {
         ok: checks.iter().all(|line| line.status != Status::Failed),
         name: recipe.name.clone(),
@@ -199,10 +207,11 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         author_key: loaded.author_known.then(|| recipe.author.verifier().to_string()),
         signed: loaded.entry.is_some(),
         checks,
-        privacy: guarantee(recipe, judged.ok().flatten())?,
+        privacy: guarantee(recipe, loaded.audience, judged.ok().flatten())?,
         contribution,
         release_rules: words::release_rules(recipe),
         warnings,
+        only_parties_missing: !loaded.parties_known && only_operators,
         crowd,
     })
 }
@@ -414,7 +423,11 @@ fn open(recipe: &Recipe, now: u64, found: &mut Findings) {
 }
 
 /// What the recipe promises and what it gives; `None` if it promises nothing.
-pub(crate) fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Option<Guarantee>> {
+pub(crate) fn guarantee(
+    recipe: &Recipe,
+    audience: Option<u64>,
+    judged: Option<Judgement>,
+) -> Result<Option<Guarantee>> {
     let (Privacy::Claim { epsilon_micro, delta, adjacency, .. }, Some(judged)) =
         (&recipe.privacy, judged)
     else {
@@ -430,7 +443,11 @@ pub(crate) fn guarantee(recipe: &Recipe, judged: Option<Judgement>) -> Result<Op
         sending_epsilon: sending_epsilon(recipe, true)?,
         paper_epsilon: judged.paper_epsilon,
         local_epsilon: judged.local_epsilon,
-        colluding: colluding(recipe)?,
+        colluding: colluding(recipe, audience)?,
+        asked: match audience {
+            Some(audience) if audience < recipe.who.population => "certified audience",
+            _ => "stated population",
+        },
     }))
 }
 

@@ -22,6 +22,9 @@ const SHOWN_COORDINATES: usize = 3;
 /// Whole numbers that fall into different ranges of most mappings.
 const NUMBERS: [i64; 8] = [0, 1, 3, 8, 20, 45, 120, 1_000];
 
+/// A text that nothing compares with.
+const OTHER: &str = "something else";
+
 /// A made-up device and what it would contribute, before randomization.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Example {
@@ -64,29 +67,60 @@ pub(super) fn examples(assessment: &Assessment) -> Vec<Example> {
 pub(crate) fn made_up_device(assessment: &Assessment, rng: &mut dyn CryptoRng) -> Attributes {
     let recipe = assessment.recipe();
     let mapping = recipe.query.mapping();
-    let texts = texts(mapping, &recipe.query);
-    // Numbers around those that the mapping compares with, so that every branch is taken.
-    let compared =
-        mapping.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
-    let near = compared
-        .flat_map(|number: i64| [number.saturating_sub(1), number, number.saturating_add(1)]);
-    let numbers: Vec<i64> = NUMBERS.into_iter().chain(near).collect();
+    let predicate = recipe.who.targeting.as_ref().map(|targeting| targeting.predicate.as_str());
+    // An attribute that only the predicate reads has none of the values of the mapping.
+    let reads = |name: &str| {
+        let by_predicate =
+            assessment.predicate().is_some_and(|found| found.attributes().contains(name));
+        (assessment.mapping().attributes().contains(name), by_predicate)
+    };
     let mut pick = |count: usize| uniform_below(count as u64, rng) as usize;
-    let mut value = |kind: &AttributeType| match kind {
-        AttributeType::Bool => Value::Bool(pick(2) == 0),
-        AttributeType::Int => Value::Int(numbers[pick(numbers.len())]),
-        AttributeType::String => Value::String(texts[pick(texts.len())].clone()),
-        AttributeType::Strings => {
-            let chosen = texts.iter().filter(|_| pick(3) == 0);
-            Value::List(chosen.cloned().map(Value::String).collect())
-        }
-        AttributeType::Vector(length) => {
-            // A wave with its own height and place.
-            let (height, place) = ((1 + pick(9)) as f64 / 10.0, pick(*length as usize));
-            wave(*length, height, place)
+    let mut value = |name: &str, kind: &AttributeType| {
+        let (by_mapping, by_predicate) = reads(name);
+        let predicate = predicate.filter(|_| by_predicate);
+        let mapping = Some(mapping).filter(|_| by_mapping || !by_predicate);
+        let (texts, numbers) = compared([mapping, predicate], &recipe.query);
+        match kind {
+            AttributeType::Bool => Value::Bool(pick(2) == 0),
+            AttributeType::Int => Value::Int(numbers[pick(numbers.len())]),
+            AttributeType::String => Value::String(texts[pick(texts.len())].clone()),
+            AttributeType::Strings => {
+                let chosen = texts.iter().filter(|_| pick(3) == 0);
+                Value::List(chosen.cloned().map(Value::String).collect())
+            }
+            AttributeType::Vector(length) => {
+                // A wave with its own height and place.
+                let (height, place) = ((1 + pick(9)) as f64 / 10.0, pick(*length as usize));
+                wave(*length, height, place)
+            }
         }
     };
-    recipe.attributes.iter().map(|(name, kind)| (name.to_string(), value(kind))).collect()
+    recipe
+        .attributes
+        .iter()
+        .map(|(name, kind)| (name.to_string(), value(name.as_str(), kind)))
+        .collect()
+}
+
+/// Texts and numbers that the mapping and the predicate may compare with.
+fn compared(sources: [Option<&str>; 2], query: &Query) -> (Vec<String>, Vec<i64>) {
+    let [mapping, predicate] = sources;
+    let mut found = predicate.map(quoted).unwrap_or_default();
+    found.extend(match mapping {
+        Some(mapping) => texts(mapping, query),
+        None => vec![OTHER.to_owned()],
+    });
+    // Numbers around those that are compared with, so that every branch is taken.
+    let digits = |source: &str| -> Vec<i64> {
+        let numbers = source.split(|c: char| !c.is_ascii_digit());
+        numbers.filter_map(|digits| digits.parse().ok()).collect()
+    };
+    let near = sources
+        .into_iter()
+        .flatten()
+        .flat_map(digits)
+        .flat_map(|number: i64| [number.saturating_sub(1), number, number.saturating_add(1)]);
+    (found, NUMBERS.into_iter().chain(near).collect())
 }
 
 fn made_up(kind: AttributeType, number: usize, texts: &[String]) -> Option<Value> {
@@ -116,13 +150,19 @@ fn wave(length: u32, height: f64, place: usize) -> Value {
 
 /// Texts that the mapping may compare with: those that it quotes, and the labels.
 fn texts(mapping: &str, query: &Query) -> Vec<String> {
+    let mut texts = quoted(mapping);
+    texts.extend(query.labels().unwrap_or_default().iter().cloned());
+    texts.push(OTHER.to_owned());
+    texts
+}
+
+/// The texts in quotes.
+fn quoted(source: &str) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for quote in ['"', '\''] {
-        let quoted = mapping.split(quote).skip(1).step_by(2).map(str::to_owned);
+        let quoted = source.split(quote).skip(1).step_by(2).map(str::to_owned);
         texts.extend(quoted.filter(|text| !text.contains(['"', '\'', '\\'])));
     }
-    texts.extend(query.labels().unwrap_or_default().iter().cloned());
-    texts.push("something else".to_owned());
     texts
 }
 

@@ -72,7 +72,7 @@ pub(super) fn sections(
         Section { title: "What is sent", text: what_is_sent(recipe)? },
         Section { title: "Who learns what", text: who_learns(recipe, author, trust) },
         Section { title: "What it costs you", text: cost(recipe, audience, trust)? },
-        Section { title: "If they cheat", text: if_they_cheat(recipe)? },
+        Section { title: "If they cheat", text: if_they_cheat(recipe, audience)? },
     ])
 }
 
@@ -273,7 +273,7 @@ fn times(charge: &Charge, trust: &Trust) -> Result<u64> {
     Ok(paid as u64)
 }
 
-fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
+fn if_they_cheat(recipe: &Recipe, audience: Option<u64>) -> Result<Vec<String>> {
     let (leader, helper) = (&recipe.parties.leader.operator, &recipe.parties.helper.operator);
     let mut text = Vec::new();
     if recipe.parties.tokens.is_insecure() {
@@ -300,7 +300,7 @@ fn if_they_cheat(recipe: &Recipe) -> Result<Vec<String>> {
         return Ok(text);
     };
     let alone = words::certainty(local);
-    if let Some(found) = colluding(recipe)? {
+    if let Some(found) = colluding(recipe, audience)? {
         text.push(format!(
             "If {leader} and {helper} combine their parts, they see each answer after the dice, but not \
              whose it is. With {} honest devices around you, they can be at most {} in 100 sure.",

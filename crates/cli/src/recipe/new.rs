@@ -22,7 +22,7 @@ use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
 use super::words::{self, grouped};
-use crate::output::{Outcome, Output, WithHint, pointed};
+use crate::output::{Outcome, Output, WithHint, hinted, pointed};
 use crate::recipe_file;
 use crate::task_file::BatchModeName;
 use crate::time_text::{now, parse_seconds};
@@ -86,7 +86,7 @@ pub(crate) struct NewArgs {
     /// The answer if the mapping gives none; in a sparse_histogram also the bucket of nearly all
     /// devices [default: one more bucket, `unknown`, in a histogram; the first bucket in a
     /// sparse_histogram; else 0, false or no bucket]
-    #[arg(long, value_name = "VALUE", help_heading = "Question")]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, help_heading = "Question")]
     pub(super) fallback: Option<String>,
     /// The approximate number of devices, like 1000000 or 1e6.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
@@ -101,7 +101,7 @@ pub(crate) struct NewArgs {
     #[arg(long, value_name = "N", value_parser = parse_whole, requires = "certified", help_heading = "Crowd")]
     pub(super) audience: Option<u64>,
     /// The probability that a device answers, like 1/50, 2% or 0.02 [default: for about 20,000 answers]
-    #[arg(long, value_name = "Q", help_heading = "Crowd")]
+    #[arg(long, value_name = "Q", allow_negative_numbers = true, help_heading = "Crowd")]
     pub(super) rate: Option<String>,
     /// The same for a device with the default value of a sparse_histogram, which may be lower.
     #[arg(long, value_name = "Q", value_parser = parse_probability, help_heading = "Crowd")]
@@ -114,20 +114,33 @@ pub(crate) struct NewArgs {
     /// who answers. Below 1 the epsilon grows [default: 1]
     #[arg(long, value_name = "C", value_parser = parse_probability, help_heading = "Crowd")]
     pub(super) cover: Option<Probability>,
-    /// The smallest batch that is released [default: four standard deviations below the expected]
+    /// The smallest batch that is released [default: four standard deviations below the expected
+    /// number of reports, dummies included]
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) min_batch: Option<String>,
     /// The largest epsilon that the recipe may claim. The randomizer's, or the noise, follows from it.
     #[arg(long, value_name = "EPSILON", conflicts_with = "epsilon0", help_heading = "Privacy")]
     pub(super) epsilon: Option<String>,
-    /// The epsilon of the randomizer on the device [default: 4]
-    #[arg(long, value_name = "EPSILON", help_heading = "Privacy")]
+    /// The epsilon of the randomizer on the device, under replacement. The file of a recipe with
+    /// RAPPOR or projective geometry response has half of it (per bucket that a device may be in):
+    /// there it is under deletion [default: 4]
+    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true, help_heading = "Privacy")]
     pub(super) epsilon0: Option<String>,
+    /// The randomizer on the device [default: randomized-response, or rappor where a device may be
+    /// in several buckets or in none]
+    #[arg(
+        long,
+        value_enum,
+        conflicts_with_all = ["sigma", "insecure_exact"],
+        help_heading = "Privacy"
+    )]
+    pub(super) randomizer: Option<RandomizerName>,
     /// Exact answers, and noise of each aggregator on every sum: its sigma, in units of the sum, or of
     /// the clip of vectors. Counts, sums and means need it, or --epsilon.
     #[arg(
         long,
         value_name = "SIGMA",
+        allow_negative_numbers = true,
         conflicts_with_all = ["epsilon", "epsilon0"],
         help_heading = "Privacy"
     )]
@@ -233,6 +246,18 @@ pub(super) enum Neighbours {
     AddRemove,
 }
 
+/// What a device does to its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RandomizerName {
+    /// One of the buckets, most likely the true one. Good for few buckets.
+    RandomizedResponse,
+    /// For each bucket a bit, each flipped with the same probability. It goes with dummies.
+    Rappor,
+    /// One of many groups of buckets, most likely one with the true one. As precise as rappor for many
+    /// buckets, in much smaller reports.
+    ProjectiveGeometry,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// How many devices fall into each bucket.
@@ -275,7 +300,7 @@ impl NewArgs {
         let out = self.file(&recipe.name);
         recipe_file::write(&out, draft.to_toml().as_bytes(), self.force)?;
         inquiry.forget()?;
-        let crowd = crowd(&recipe);
+        let crowd = crowd(&recipe, self.audience);
         if output.json() {
             let (epsilon, delta) = match recipe.privacy {
                 Privacy::Claim { epsilon_micro, delta, .. } => {
@@ -418,10 +443,16 @@ impl NewArgs {
 /// Computes the claim of a draft as a device will, and writes it into the draft. The returned
 /// recipe has placeholders for its author and for the issuers' keys.
 fn with_claim(draft: &mut RecipeDraft, audience: Option<u64>) -> Result<Recipe> {
-    let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
+    let mut recipe =
+        recipe_file::with_stand_ins(draft.clone()).map_err(|error| match draft.query.labels() {
+            Some(_) if error.to_string().contains("fit into an entry") => {
+                hinted(error, "give fewer or shorter --labels, or --buckets, which have no names")
+            }
+            _ => error,
+        })?;
     let judged = judgement_to_claim(&recipe, audience)?;
     if let Some(judged) = judged.filter(|judged| judged.epsilon.is_finite()) {
-        set_claim(&mut recipe, published(judged.epsilon)?)?;
+        set_claim(&mut recipe, published(judged.epsilon)?.max(1))?;
         draft.privacy = recipe.privacy;
     }
     Assessment::certified(recipe.clone(), audience).map_err(|silence| {

@@ -31,6 +31,23 @@ pub(crate) fn one_in(probability: Probability) -> String {
     }
 }
 
+/// `1 in 50`, `all` or `none`.
+pub(crate) fn share(probability: Probability) -> String {
+    if probability.is_zero() { "none".to_owned() } else { one_in(probability) }
+}
+
+/// `1e-9`, or the fraction if it is none of these.
+pub(crate) fn delta(delta: Probability) -> String {
+    let den = delta.den();
+    let exponent = den.checked_ilog10().filter(|exponent| den == 10_u64.pow(*exponent));
+    match exponent {
+        Some(exponent) if delta.num() < 10 && exponent > 0 => {
+            format!("{}e-{exponent}", delta.num())
+        }
+        _ => delta.to_string(),
+    }
+}
+
 /// `1 in 50 devices`, or the two rates of importance sampling.
 pub(crate) fn answers(sampling: &Sampling) -> String {
     let others = one_in(sampling.rate);
@@ -116,12 +133,12 @@ pub(crate) fn mechanism(mechanism: &Mechanism) -> String {
     words.name.to_owned() + &shown.collect::<String>()
 }
 
-/// `epsilon 0.4 at delta 1/1000000000`.
+/// `epsilon 0.4 at delta 1e-9`.
 pub(crate) fn privacy(privacy: &Privacy) -> String {
     match privacy {
         Privacy::InsecureUnbounded => "none (insecure_unbounded)".to_owned(),
         Privacy::Claim { epsilon_micro, delta, .. } => {
-            format!("epsilon {} at delta {delta}", show_micro(*epsilon_micro))
+            format!("epsilon {} at delta {}", show_micro(*epsilon_micro), self::delta(*delta))
         }
     }
 }
@@ -247,7 +264,7 @@ pub(crate) fn buckets(query: &Query, numbers: &[u32]) -> String {
 }
 
 /// One line:
-/// `histogram of 12 buckets, epsilon 0.8 at delta 1/1000000000, batches of at least 5,000`.
+/// `histogram of 12 buckets, epsilon 0.8 at delta 1e-9, batches of at least 5,000`.
 pub(crate) fn summary(recipe: &Recipe) -> String {
     format!(
         "{}, {}, batches of at least {}",
@@ -270,5 +287,11 @@ mod tests {
         }
         assert_eq!(one_in(Probability::new(1, 5_000).unwrap()), "1 in 5,000");
         assert_eq!(one_in(Probability::ONE), "all");
+        assert_eq!(share(Probability::ZERO), "none");
+        for ((num, den), text) in
+            [((1, 1_000_000_000), "1e-9"), ((3, 100), "3e-2"), ((1, 3), "1/3")]
+        {
+            assert_eq!(delta(Probability::new(num, den).unwrap()), text);
+        }
     }
 }

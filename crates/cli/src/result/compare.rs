@@ -35,7 +35,7 @@ pub(super) struct CompareArgs {
     /// The second one, with the same rows.
     #[arg(value_name = "B")]
     second: PathBuf,
-    /// The probability of a difference in any row if there is none.
+    /// The probability that any row is said to differ, if none does, is at most this.
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     significance: f64,
 }
@@ -155,10 +155,18 @@ fn remark(first: &QueryResult, second: &QueryResult) -> Option<String> {
     if (first.task_id, first.interval) == (second.task_id, second.interval) {
         return Some("both are the same collection".to_owned());
     }
-    (one.population != other.population).then(|| {
+    let recipes = (one.recipe_id != other.recipe_id).then(|| {
+        format!(
+            "the recipes differ ({} and {}): `sotto recipe diff` says how",
+            one.recipe_id, other.recipe_id
+        )
+    });
+    let populations = (one.population != other.population).then(|| {
         format!(
             "the populations are {} and {}: numbers of devices are compared, not shares",
             one.population, other.population
         )
-    })
+    });
+    let remarks: Vec<String> = recipes.into_iter().chain(populations).collect();
+    (!remarks.is_empty()).then(|| remarks.join("; "))
 }

@@ -17,7 +17,7 @@ use super::{Coordinates, Kind, LEVEL, Meaning, QueryResult, Row};
 pub struct Comparison {
     /// One for each row of the results.
     pub rows: Vec<RowDifference>,
-    /// The probability of finding a difference in any row although there is none.
+    /// The probability that any row is said to differ, if none does, is at most this.
     pub significance: f64,
 }
 

@@ -60,13 +60,14 @@ impl Row {
         }
     }
 
-    /// A number that is estimated.
+    /// A number that is estimated. The total interval holds the noise interval: where few devices
+    /// are counted, it uses that a count cannot be negative, and would end before the other.
     pub fn estimated(label: impl Into<String>, estimate: &Estimate) -> Self {
         let Estimate { noise_error: stderr, noise_low: low, noise_high: high, .. } = *estimate;
         Self {
             stderr: estimate.total_error,
-            low: estimate.total_low,
-            high: estimate.total_high,
+            low: estimate.total_low.min(low),
+            high: estimate.total_high.max(high),
             noise: Some(Noise { stderr, low, high }),
             ..Self::exact(label, estimate.value)
         }
@@ -185,5 +186,28 @@ impl TryFrom<Form> for Row {
             "the estimate of `{}` is not in its intervals, or an error is negative",
             row.label
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_interval_holds_the_noise_interval() {
+        let estimate = Estimate {
+            value: -6.0,
+            noise_error: 14.0,
+            noise_low: -20.0,
+            noise_high: 8.0,
+            total_error: 15.0,
+            total_low: -6.0,
+            total_high: 29.0,
+        };
+        let row = Row::estimated("fault", &estimate);
+        assert_eq!((row.low, row.high), (-20.0, 29.0));
+        assert_eq!(row.noise, Some(Noise { stderr: 14.0, low: -20.0, high: 8.0 }));
+        let wide = Row::estimated("fault", &Estimate { total_low: -30.0, ..estimate });
+        assert_eq!((wide.low, wide.high), (-30.0, 29.0));
     }
 }

@@ -9,6 +9,9 @@ use super::row::{Noise, Row};
 /// How many standard errors the intervals of [`super::LEVEL`] have on either side.
 const ERRORS: f64 = 1.96;
 
+/// The label of a mean.
+pub(super) const MEAN: &str = "mean";
+
 /// The statistics of a query; none for most.
 pub(super) fn of(
     query: &Query,
@@ -18,7 +21,7 @@ pub(super) fn of(
     match query {
         Query::Mean { .. } => {
             let found = mean(mechanism, collected)?;
-            let rows = [("devices", found.devices), ("mean", found.mean)];
+            let rows = [("devices", found.devices), (MEAN, found.mean)];
             Ok(rows.map(|(label, estimate)| Row::estimated(label, &estimate)).into())
         }
         Query::Quantiles { boundaries, quantiles: parts, .. } => {

@@ -14,6 +14,7 @@ use sotto_wire::utc;
 
 use self::axis::Axis;
 use self::text::{escaped, width, wrapped};
+use super::statistics::MEAN;
 use super::{Kind, Meaning, QueryResult, Row};
 
 #[cfg(test)]
@@ -82,7 +83,10 @@ impl QueryResult {
     /// What has a bar: numbers of one unit.
     fn bars(&self) -> Vec<Row> {
         let mut rows = match &self.meaning {
-            Some(meaning) if meaning.kind == Kind::Mean => meaning.statistics.clone(),
+            // The number of devices has another unit.
+            Some(meaning) if meaning.kind == Kind::Mean => {
+                meaning.statistics.iter().filter(|row| row.label == MEAN).cloned().collect()
+            }
             Some(Meaning { coordinates: Some(_), .. }) => return Vec::new(),
             _ => self.buckets(),
         };
@@ -111,12 +115,11 @@ impl QueryResult {
             Some(delta) => format!("epsilon {} at delta {delta:e}", meaning.epsilon),
             None => "no privacy is claimed: exact values were summed".to_owned(),
         });
-        if meaning.kind != Kind::Mean {
-            facts.extend(meaning.statistics.iter().map(|row| {
-                let interval = row.interval_text(row.low, row.high);
-                format!("{}: {} ({interval})", row.label, row.text(row.estimate))
-            }));
-        }
+        let said = |row: &&Row| meaning.kind != Kind::Mean || row.label != MEAN;
+        facts.extend(meaning.statistics.iter().filter(said).map(|row| {
+            let interval = row.interval_text(row.low, row.high);
+            format!("{}: {} ({interval})", row.label, row.text(row.estimate))
+        }));
         if let Some(coordinates) = &meaning.coordinates {
             let (all, most) = (coordinates.len(), curve::MOST_POINTS);
             let points = if all > most { ", several at each point of the curve" } else { "" };

@@ -472,3 +472,14 @@ fn compressed_vectors_come_back_with_the_error_that_is_said() {
     assert!(said > 0.3 * formula && said < 3.0 * formula, "{said} {formula}");
     assert!(missed < 200 * 8 / 10, "{missed} of 1,600 intervals miss");
 }
+
+/// Two thousand devices would leave nothing of the bar of a mean of seven hours.
+#[test]
+fn a_mean_has_the_axis_for_itself() {
+    let devices =
+        Row { stderr: 45.0, low: 2_010.0, high: 2_190.0, ..Row::exact("devices", 2_102.0) };
+    let mean = Row { stderr: 0.034, low: 6.93, high: 7.07, ..Row::exact("mean", 7.0) };
+    let image = with_statistics(Kind::Mean, vec![devices, mean]).to_svg();
+    assert!(image.contains("devices: 2102 (2010 to 2190)"), "{image}");
+    assert!(image.contains(">6</text>") && !image.contains(">2,000</text>"), "{image}");
+}

@@ -10,7 +10,7 @@ use sotto_dp::{Adjacency, Error, published};
 use sotto_wire::recipe::{Privacy, Probability, Recipe, Sampling};
 
 use super::mechanism::{claimed_adjacency, mechanism};
-use super::show_micro;
+use super::{asked, show_micro};
 use crate::admission::{Check, Silence};
 
 /// More than anybody should claim, in millionths.
@@ -162,13 +162,14 @@ fn larger(one: &Judgement, other: &Judgement) -> Ordering {
 }
 
 /// What remains of a recipe's claim if both aggregators collude; `None` if nothing does. If the
-/// rate depends on the answer, the number of reports says something about it.
-pub fn colluding(recipe: &Recipe) -> Result<Option<Colluding>, Error> {
+/// rate depends on the answer, the number of reports says something about it. `certified` is the
+/// number of devices in a certified audience: no others can hide a device.
+pub fn colluding(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Colluding>, Error> {
     let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
     if two_rates(recipe).is_some() {
         return Ok(None);
     }
-    let (population, rate) = (recipe.who.population, &recipe.sampling.rate);
+    let (population, rate) = (asked(recipe.who.population, certified), &recipe.sampling.rate);
     let (rate_low, rate_high) = (at_most(rate), at_least(rate));
     let sampling = mechanisms::Sampling { population, rate_low, rate_high };
     mechanism(recipe)?.colluding(&sampling, at_most(delta))

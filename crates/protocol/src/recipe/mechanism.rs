@@ -218,7 +218,9 @@ pub fn derive_vdaf(mechanism: &Mechanism) -> VdafConfig {
 
 /// The VDAF of a recipe, as it has to state it. What it states is not looked at.
 pub fn recipe_vdaf(recipe: &Recipe) -> Result<RecipeVdaf, FormatError> {
-    // Its errors name the field of the recipe.
+    // Their errors name the field of the recipe.
+    recipe.sampling.check(&recipe.query, &recipe.randomizer)?;
+    recipe.query.check()?;
     recipe.randomizer.check(&recipe.query)?;
     let wrong = |error: &dyn ToString| FormatError::new(error.to_string());
     let mechanism = mechanism(recipe).map_err(|error| wrong(&error))?;

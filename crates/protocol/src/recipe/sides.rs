@@ -50,7 +50,7 @@ pub fn sides(recipe: &Recipe) -> Result<Option<Sides>, Error> {
         }
         _ => return Ok(None),
     };
-    let compared = found.compared(crowd(recipe).expected_per_release as u64);
+    let compared = found.compared(crowd(recipe, None).expected_per_release as u64);
     let (clip, stated) =
         (recipe.query.vectors().map_or(1.0, |one| one.clip_micro as f64 / 1e6), mechanism(recipe)?);
     let side = |cost: Cost, vdaf| Side {

@@ -423,7 +423,7 @@ fn rates_that_depend_on_the_answer_need_an_audience() {
         assert_eq!(epsilon(&recipe, Some(1_000_000)), one_rate, "they are the same");
         recipe.sampling.default_rate = Some(part(1, 50));
         assert_eq!(epsilon(&recipe, None), f64::INFINITY);
-        assert_eq!(colluding(&recipe).unwrap(), None);
+        assert_eq!(colluding(&recipe, None).unwrap(), None);
         let found = judgement_of(&recipe, Some(1_000_000)).unwrap().unwrap();
         assert!(found.epsilon > 0.9 * one_rate && found.epsilon < 0.1, "{found:?} {one_rate}");
         let mechanism_law = mechanism(&recipe).unwrap().law();

@@ -49,6 +49,9 @@ pub(super) fn at_least_one(field: &str, value: u64) -> Result<(), FormatError> {
 
 /// An integer from `low` to `high`.
 pub(super) fn range(field: &str, value: u64, low: u64, high: u64) -> Result<(), FormatError> {
+    if let Some(name) = field.strip_suffix("_micro") {
+        return decimal(name, value, low, high);
+    }
     match (low..=high).contains(&value) {
         true => Ok(()),
         false if low == high => refuse(format!("{field} must be {low}, not {value}")),
@@ -58,6 +61,24 @@ pub(super) fn range(field: &str, value: u64, low: u64, high: u64) -> Result<(), 
         }
         false => refuse(format!("{field} must be from {low} to {high}, not {value}")),
     }
+}
+
+/// The same for millionths, which people write as decimals.
+fn decimal(name: &str, value: u64, low: u64, high: u64) -> Result<(), FormatError> {
+    let [value_text, low_text, high_text] = [value, low, high].map(show_micro);
+    match (low..=high).contains(&value) {
+        true => Ok(()),
+        false if value == 0 && low == 1 => refuse(format!("{name} must be above 0")),
+        false if high == MAX_INTEGER => {
+            refuse(format!("{name} must be from {low_text} to 2^53 millionths, not {value_text}"))
+        }
+        false => refuse(format!("{name} must be from {low_text} to {high_text}, not {value_text}")),
+    }
+}
+
+fn show_micro(micro: u64) -> String {
+    let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// An expression is only text of bounded length here; it is checked where it is compiled.

@@ -264,7 +264,7 @@ impl Query {
     }
 
     /// The rules of the format.
-    pub(super) fn check(&self) -> Result<(), FormatError> {
+    pub fn check(&self) -> Result<(), FormatError> {
         expression("query.mapping", self.mapping())?;
         match self {
             Self::Count { .. } => Ok(()),

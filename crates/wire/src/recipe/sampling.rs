@@ -45,7 +45,7 @@ impl Sampling {
     }
 
     /// The rules of the format, the queries and the randomizers that it goes with included.
-    pub(super) fn check(&self, query: &Query, randomizer: &Randomizer) -> Result<(), FormatError> {
+    pub fn check(&self, query: &Query, randomizer: &Randomizer) -> Result<(), FormatError> {
         if self.rate.is_zero() {
             return refuse(format!("{} must be above 0", self.rate_field()));
         }
@@ -67,7 +67,7 @@ impl Sampling {
             _ if self.dummy_rate.is_zero() => Ok(()),
             _ => refuse(format!(
                 "sampling.dummy_rate must be 0 with randomizer.kind {}, whose every report names a \
-                 value",
+                 value: use rappor, or none with [noise] (--sigma)",
                 randomizer.kind()
             )),
         }

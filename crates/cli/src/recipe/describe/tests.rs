@@ -109,6 +109,46 @@ fn noise_of_the_aggregators_is_compared() {
     }
 }
 
+/// A smaller claim does not make up for what a device loses if both servers collude.
+#[test]
+fn noise_instead_of_a_randomizer_is_weaker_if_both_collude() {
+    let response = testing::recipe();
+    let mut noise = response.clone();
+    noise.randomizer = Randomizer::None;
+    noise.noise = Some(Noise::ServerGaussian { sigma_micro: 100_000_000 });
+    if let Privacy::Claim { epsilon_micro, .. } = &mut noise.privacy {
+        *epsilon_micro = 1_400;
+    }
+    let found = changes(&response, &noise);
+    assert_eq!(found[0].field, "randomizer");
+    assert_eq!((found[0].effect, found[1].effect), (Effect::Weaker, Effect::Stronger));
+    assert!(found[0].text.ends_with("see them exactly if they collude"), "{}", found[0].text);
+    assert_eq!(changes(&noise, &response)[0].effect, Effect::Stronger);
+    // RAPPOR's epsilon is for deletion: half of that for replacement.
+    let rappor = |epsilon_micro| {
+        let randomizer = Randomizer::Rappor { epsilon_micro };
+        changes(&response, &Recipe { randomizer, ..response.clone() })[0].clone()
+    };
+    assert_eq!(rappor(2_000_000).effect, Effect::Neutral);
+    let weaker = rappor(3_000_000);
+    assert_eq!(weaker.effect, Effect::Weaker);
+    assert!(weaker.text.ends_with(": the randomizer alone has epsilon 4 -> 6"), "{}", weaker.text);
+}
+
+#[test]
+fn shares_are_said_as_people_do() {
+    let found = described(|recipe| {
+        recipe.sampling.dummy_rate = Probability::new(1, 20).unwrap();
+        recipe.sampling.cover = Probability::new(1, 2).unwrap();
+        if let Privacy::Claim { delta, .. } = &mut recipe.privacy {
+            *delta = Probability::new(1, 1_000).unwrap();
+        }
+    });
+    let expected =
+        ["dummies none -> 1 in 20", "cover all -> 1 in 2 (weaker)", "delta 1e-9 -> 1e-3 (weaker)"];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn fewer_checks_of_tokens_are_weaker() {
     let both = testing::recipe();

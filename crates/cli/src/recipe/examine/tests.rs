@@ -79,6 +79,23 @@ fn a_good_recipe_passes_all_that_needs_no_log() {
     assert!((keep - expected).abs() < 1e-9, "{keep}");
 }
 
+/// Of a billion devices only those of the audience are asked.
+#[test]
+fn the_crowd_is_the_certified_audience() {
+    let mut recipe = testing::recipe();
+    recipe.who.population = 1_000_000_000;
+    target_minutes(&mut recipe);
+    let found = |audience| {
+        let found = examine(&Loaded { audience, ..loaded(recipe.clone()) }, None, NOW).unwrap();
+        let devices = found.privacy.unwrap().colluding.unwrap().honest_devices;
+        (found.crowd.expected, found.crowd.safe_min_batch, devices, found.warnings.len())
+    };
+    assert_eq!(found(Some(500_000)), (10_000.0, 9_600, 250_000, 1));
+    assert_eq!(found(None), (20_000_000.0, 19_982_111, 500_000_000, 0));
+    // The smaller of the two.
+    assert_eq!(found(Some(2_000_000_000)), found(None));
+}
+
 /// A check, and a change of the recipe or the trust file that makes it fail.
 type Case = (Check, fn(&mut Recipe), fn(&mut String));
 

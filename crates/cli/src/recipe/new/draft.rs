@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, ensure};
-use sotto_dp::crowd::safe_min_batch;
-use sotto_protocol::recipe::windows::least_share;
+use sotto_protocol::recipe::crowd_of;
 use sotto_wire::recipe::{
     Aggregator, KeyDraft, PartiesDraft, Probability, Sampling, Targeting, TokensDraft, When, Who,
     parse_epsilon, parse_probability, parse_whole,
@@ -62,7 +61,13 @@ impl NewArgs {
         )?;
         let Protection { randomizer, noise, privacy } = self.privacy(&query, ask)?;
         let when = self.when(ask, now)?;
-        let min_batch = self.min_batch(population, rate, &when, ask)?;
+        let sampling = Sampling {
+            rate,
+            default_rate: self.default_rate,
+            dummy_rate: self.dummy_rate.unwrap_or(Probability::ZERO),
+            cover: self.cover.unwrap_or(Probability::ONE),
+        };
+        let min_batch = self.min_batch(population, &sampling, &when, ask)?;
         let mut draft = RecipeDraft {
             name,
             purpose,
@@ -70,12 +75,7 @@ impl NewArgs {
             attributes,
             who: Who { population, targeting: self.targeting()? },
             when,
-            sampling: Sampling {
-                rate,
-                default_rate: self.default_rate,
-                dummy_rate: self.dummy_rate.unwrap_or(Probability::ZERO),
-                cover: self.cover.unwrap_or(Probability::ONE),
-            },
+            sampling,
             query,
             randomizer,
             noise,
@@ -89,7 +89,7 @@ impl NewArgs {
             let named = |error: anyhow::Error| error.context("--epsilon cannot be used");
             parse_epsilon(epsilon)
                 .map_err(|reason| anyhow!(reason))
-                .and_then(|target| calibrate(&mut draft, self.audience, target))
+                .and_then(|target| calibrate(&mut draft, self.randomizer, self.audience, target))
                 .map_err(named)?;
         }
         Ok(draft)
@@ -144,12 +144,12 @@ impl NewArgs {
     fn min_batch(
         &self,
         population: u64,
-        rate: Probability,
+        sampling: &Sampling,
         when: &When,
         ask: &mut Inquiry<'_>,
     ) -> Result<u64> {
-        let expected = population as f64 * rate.to_f64() * least_share(when);
-        let default = safe_min_batch(expected).to_string();
+        let crowd = crowd_of(population, self.audience, sampling, when, 1);
+        let default = crowd.safe_min_batch.to_string();
         let question = "The smallest batch that is released";
         ask.value("--min-batch", question, self.min_batch.as_deref(), Some(&default), whole)
     }

@@ -3,14 +3,14 @@
 
 use anyhow::{Result, anyhow, ensure};
 use sotto_dp::published;
-use sotto_protocol::recipe::{judgement_to_claim, suggested_randomizer};
+use sotto_protocol::recipe::{judgement_to_claim, show_micro as show, suggested_randomizer};
 use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
 use sotto_wire::recipe::{
     Accountant, Adjacency, Noise, Privacy, Query, Randomizer, parse_epsilon, parse_probability,
 };
 use sotto_wire::{Recipe, RecipeDraft};
 
-use super::{Inquiry, Neighbours, NewArgs};
+use super::{Inquiry, Neighbours, NewArgs, RandomizerName};
 use crate::output::WithHint;
 use crate::recipe_file;
 
@@ -33,9 +33,15 @@ impl NewArgs {
             let privacy = Privacy::InsecureUnbounded;
             return Ok(Protection { randomizer: Randomizer::None, noise: None, privacy });
         }
-        let on_device = self.device_sigma.is_some()
-            || query.vectors().is_some()
-            || suggested_randomizer(query, 1).is_some();
+        let presence = self.adjacency == Neighbours::AddRemove;
+        let brings_noise = self.device_sigma.is_some() || query.vectors().is_some();
+        let randomizes = suggested_randomizer(query, 1).is_some();
+        if presence && self.sigma.is_none() && randomizes && !brings_noise {
+            return Err(anyhow!("--adjacency add-remove needs noise of the aggregators")).hint(
+                "give --sigma, and the certified audience: --predicate, --certified, --audience",
+            );
+        }
+        let on_device = self.randomizer.is_some() || brings_noise || randomizes;
         let with_noise = self.sigma.is_some() || !on_device;
         let (randomizer, noise) = match with_noise {
             true => (Randomizer::None, Some(self.noise(ask)?)),
@@ -73,9 +79,9 @@ impl NewArgs {
             ensure!(micro > 0, "it must be above 0");
             Ok(micro)
         })?;
-        suggested_randomizer(query, epsilon0)
-            .ok_or_else(|| anyhow!("no randomizer answers {}", query.kind()))
-            .hint("give --sigma")
+        chosen(self.randomizer, query, epsilon0)
+            .ok_or_else(|| anyhow!("this --randomizer does not answer {}", query.kind()))
+            .hint("leave it out, or give --sigma")
     }
 
     fn device_noise(&self, query: &Query, ask: &mut Inquiry<'_>) -> Result<Randomizer> {
@@ -96,22 +102,47 @@ impl NewArgs {
             "Sigma of the noise that each aggregator adds, in units of the sum (or of the clip)";
         let given = self.sigma.as_deref().or(self.epsilon.as_ref().map(|_| "1"));
         let sigma_micro = ask.value("--sigma", question, given, None, |text| {
-            parse_epsilon(text).map_err(|reason| anyhow!(reason))
+            let micro = parse_epsilon(text).map_err(|reason| anyhow!(reason))?;
+            ensure!(micro >= MIN_SIGMA_MICRO, "it must be at least {}", show(MIN_SIGMA_MICRO));
+            ensure!(micro <= MAX_SIGMA_MICRO, "it must be at most {}", show(MAX_SIGMA_MICRO));
+            Ok(micro)
         })?;
         Ok(Noise::ServerGaussian { sigma_micro })
     }
 }
 
+/// The randomizer of this name, or the usual one, with this local epsilon under replacement; `None`
+/// if it does not answer such a query.
+fn chosen(name: Option<RandomizerName>, query: &Query, epsilon_micro: u64) -> Option<Randomizer> {
+    let Some(name) = name else { return suggested_randomizer(query, epsilon_micro) };
+    // Under deletion, which is half, and for each bucket that a device may be in.
+    let most = if let Query::MultiHistogram { most, .. } = query { (*most).max(1) } else { 1 };
+    let halved = (epsilon_micro / 2 / u64::from(most)).max(1);
+    let found = match name {
+        RandomizerName::RandomizedResponse => Randomizer::RandomizedResponse { epsilon_micro },
+        RandomizerName::Rappor => Randomizer::Rappor { epsilon_micro: halved },
+        RandomizerName::ProjectiveGeometry => {
+            Randomizer::ProjectiveGeometry { epsilon_micro: halved }
+        }
+    };
+    found.queries().contains(&query.kind()).then_some(found)
+}
+
 /// Gives the randomizer the largest epsilon, in hundredths, or the noise the smallest sigma, in tenths
 /// of a percent, with which the claim is at most `target`.
-pub(super) fn calibrate(draft: &mut RecipeDraft, audience: Option<u64>, target: u64) -> Result<()> {
+pub(super) fn calibrate(
+    draft: &mut RecipeDraft,
+    name: Option<RandomizerName>,
+    audience: Option<u64>,
+    target: u64,
+) -> Result<()> {
     ensure!(target > 0, "it must be above 0");
     let mut recipe = recipe_file::with_stand_ins(draft.clone())?;
     if draft.noise.is_some() || matches!(draft.randomizer, Randomizer::Gaussian { .. }) {
         return calibrate_noise(draft, &mut recipe, audience, target);
     }
     let mut meets = |hundredths: u64| -> Result<bool> {
-        let found = suggested_randomizer(&recipe.query, hundredths * HUNDREDTH_MICRO);
+        let found = chosen(name, &recipe.query, hundredths * HUNDREDTH_MICRO);
         let randomizer = found.ok_or_else(|| anyhow!("no randomizer answers it"))?;
         (recipe.randomizer, draft.randomizer) = (randomizer, randomizer);
         claims(&recipe, audience, target)

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::{Expression, Reason};
 use sotto_protocol::recipe::check_mapping;
+use sotto_wire::limits::MAX_BUCKETS;
 use sotto_wire::recipe::{
     AttributeName, AttributeType, Compression, Query, VectorQuery, parse_epsilon,
 };
@@ -14,6 +15,7 @@ use super::draft::whole;
 use super::{Inquiry, Kind, NewArgs};
 use crate::output::{hinted, pointed};
 use crate::recipe::certify::parse_attribute;
+use crate::recipe::words::grouped;
 use crate::recipe_file;
 
 /// The bucket of devices for which the mapping has no value.
@@ -33,6 +35,7 @@ impl NewArgs {
         let kind = ask.value("--kind", &question, given, Some("histogram"), |text| {
             Kind::from_str(text, true).map_err(|_| anyhow!("say {KINDS}"))
         })?;
+        self.applies(kind)?;
         let without = self.without_mapping(kind, ask)?;
         let given = (!self.attribute.is_empty()).then(|| self.attribute.join(","));
         let question = "What may it read? name:type with bool, int, string, strings or vector(64), comma between";
@@ -58,6 +61,30 @@ impl NewArgs {
             }
         })?;
         Ok((attributes, query))
+    }
+
+    /// Refuses options that other kinds have.
+    fn applies(&self, kind: Kind) -> Result<()> {
+        let of_buckets =
+            matches!(kind, Kind::Histogram | Kind::MultiHistogram | Kind::SparseHistogram);
+        let of_vectors = matches!(kind, Kind::VectorSum | Kind::VectorMean);
+        for (option, given, is_for) in [
+            ("--labels", self.labels.is_some(), of_buckets),
+            ("--buckets", self.buckets.is_some(), of_buckets),
+            ("--max", self.max.is_some(), matches!(kind, Kind::Sum | Kind::Mean)),
+            ("--boundaries", self.boundaries.is_some(), kind == Kind::Quantiles),
+            ("--most", self.most.is_some(), kind == Kind::MultiHistogram),
+            ("--default-rate", self.default_rate.is_some(), kind == Kind::SparseHistogram),
+            ("--dimension", self.dimension.is_some(), of_vectors),
+            ("--clip", self.clip.is_some(), of_vectors),
+            ("--fraction-bits", self.fraction_bits.is_some(), of_vectors),
+            ("--compress", self.compress.is_some(), of_vectors),
+        ] {
+            let name = kind.to_possible_value();
+            let name = name.as_ref().map_or("it", |value| value.get_name());
+            ensure!(!given || is_for, "{option} does not go with --kind {name}: leave it out");
+        }
+        Ok(())
     }
 
     /// The query without its mapping.
@@ -208,7 +235,14 @@ fn bucket(number: u64) -> Result<u32> {
 }
 
 fn number_of_buckets(size: u64) -> Result<u32> {
-    u32::try_from(size).map_err(|_| anyhow!("--buckets is too large"))
+    match u32::try_from(size) {
+        Ok(number) if size <= MAX_BUCKETS => Ok(number),
+        _ => bail!(
+            "there are {} buckets, with the one for devices without an answer: at most {} are possible",
+            grouped(size),
+            grouped(MAX_BUCKETS)
+        ),
+    }
 }
 
 /// A whole number that may be negative.

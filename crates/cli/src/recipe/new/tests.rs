@@ -72,6 +72,17 @@ fn options_are_named_in_errors() {
     }
     refused(|args| args.opens = text("2020-01-01"), "it is in the past");
     refused(|args| args.opens = text("2026-11-13T23:00:00Z"), "it is in the past");
+    refused(|args| args.max = text("9"), "--max does not go with --kind histogram");
+    refused(|args| args.sigma = text("0"), "--sigma cannot be used: it must be at least 0.5");
+    refused(|args| args.adjacency = Neighbours::AddRemove, "add-remove needs noise");
+    refused(
+        |args| (args.labels, args.buckets, args.fallback) = (None, text("200000"), None),
+        "at most 100,000 are possible",
+    );
+    refused(
+        |args| args.dummy_rate = Some(Probability::new(1, 10).unwrap()),
+        "sampling.dummy_rate must be 0 with randomizer.kind randomized_response",
+    );
     refused(|args| args.leader_issuer = text("leader.example"), "another operator");
     refused(|args| args.helper_issuer = text("leader.example"), "another operator");
 }
@@ -114,9 +125,15 @@ fn every_kind_is_made_with_a_claim() {
     let of_kind = |kind, change: fn(&mut NewArgs)| {
         let recipe = draft(|args| {
             (args.kind, args.fallback) = (Some(kind), None);
-            (args.mapping, args.max) = (text("minutes"), text("240"));
-            args.boundaries = text("-5,15,45");
-            args.most = text("2");
+            args.mapping = text("minutes");
+            match kind {
+                Kind::Sum | Kind::Mean => (args.labels, args.max) = (None, text("240")),
+                Kind::Count => args.labels = None,
+                Kind::Quantiles => (args.labels, args.boundaries) = (None, text("-5,15,45")),
+                Kind::MultiHistogram => args.most = text("2"),
+                Kind::VectorSum | Kind::VectorMean => args.labels = None,
+                Kind::Histogram | Kind::SparseHistogram => {}
+            }
             change(args);
             args.nothing_missing().unwrap();
         });
@@ -270,6 +287,31 @@ fn numbers_are_written_as_people_do() {
     }
 }
 
+/// It is what devices send, dummies included, at their lowest rate, and only the audience sends.
+#[test]
+fn the_suggested_batch_is_safe() {
+    let suggested = |change: fn(&mut NewArgs)| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut args = arguments(folder.path());
+        args.kind = Some(Kind::SparseHistogram);
+        change(&mut args);
+        let draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
+        let recipe = recipe_file::with_stand_ins(draft).unwrap();
+        let min_batch = recipe.aggregation.min_batch;
+        assert_eq!(min_batch, crowd(&recipe, args.audience).safe_min_batch);
+        min_batch
+    };
+    assert_eq!(suggested(|_| {}), 19_434);
+    let dummies = |args: &mut NewArgs| args.dummy_rate = Some(Probability::new(1, 20).unwrap());
+    assert_eq!(suggested(dummies), 67_949, "69,000 messages");
+    assert_eq!(suggested(|args| args.audience = Some(500_000)), 9_600, "10,000 answers");
+    let two_rates = |args: &mut NewArgs| {
+        (args.rate, args.sigma) = (text("0.2"), text("30"));
+        args.default_rate = Some(Probability::new(1, 50).unwrap());
+    };
+    assert_eq!(suggested(two_rates), 19_434);
+}
+
 /// `--epsilon` is the claim; the randomizer's follows.
 #[test]
 fn the_claim_can_be_chosen() {
@@ -290,6 +332,41 @@ fn the_claim_can_be_chosen() {
     assert_eq!(chosen("1000").1, 8_000_000);
     let error = draft(|args| args.epsilon = text("0.000001")).unwrap_err();
     assert!(format!("{error:#}").contains("--epsilon cannot be used"), "{error:#}");
+}
+
+#[test]
+fn too_many_labels_have_a_way_out() {
+    let labels: Vec<String> = (0..9_000).map(|label| format!("label{label}")).collect();
+    let error = draft(|args| {
+        (args.labels, args.fallback) = (Some(labels.join(",")), None);
+        args.mapping = text("minutes % 3");
+    });
+    let hint = crate::output::hint_of(&error.unwrap_err()).unwrap_or_default().to_owned();
+    assert!(hint.starts_with("give fewer or shorter --labels"), "{hint}");
+}
+
+/// By its name, where it answers such a query.
+#[test]
+fn the_randomizer_can_be_chosen() {
+    let chosen = |name| draft(move |args| args.randomizer = Some(name)).unwrap().randomizer;
+    let epsilon_micro = 2_000_000;
+    assert_eq!(chosen(RandomizerName::Rappor), Randomizer::Rappor { epsilon_micro });
+    let geometry = Randomizer::ProjectiveGeometry { epsilon_micro };
+    assert_eq!(chosen(RandomizerName::ProjectiveGeometry), geometry);
+    let response = Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 };
+    assert_eq!(chosen(RandomizerName::RandomizedResponse), response);
+    let refused = draft(|args| {
+        (args.kind, args.most) = (Some(Kind::MultiHistogram), text("2"));
+        args.mapping = text("minutes < 15 ? ['short'] : ['long']");
+        args.randomizer = Some(RandomizerName::ProjectiveGeometry);
+    });
+    let error = format!("{:#}", refused.unwrap_err());
+    assert!(error.contains("does not answer multi_histogram"), "{error}");
+    let dummies = draft(|args| {
+        args.randomizer = Some(RandomizerName::Rappor);
+        args.dummy_rate = Some(Probability::new(1, 10).unwrap());
+    });
+    assert!(dummies.is_ok());
 }
 
 /// A question can be written before any operator is found.

@@ -34,13 +34,18 @@ pub(super) fn probability(text: &str) -> Result<Probability, String> {
 pub(super) fn whole(text: &str) -> Result<u64, String> {
     let plain: String = text.chars().filter(|c| !matches!(c, ',' | '_')).collect();
     let wrong = || format!("{text:?} is not a whole number: write it like 1000000 or 1e6");
-    let (mantissa, exponent) = parse_decimal(&plain).ok_or_else(wrong)?;
+    let (mantissa, exponent) = match parse_decimal(&plain) {
+        Some(found) => found,
+        None if is_long(&plain) => return Err(too_large(text)),
+        None => return Err(wrong()),
+    };
     let power = power_of_ten(exponent);
     let number = match exponent {
-        0.. => mantissa.checked_mul(power),
-        _ => mantissa.is_multiple_of(power).then(|| mantissa / power),
+        0.. => mantissa.saturating_mul(power),
+        _ if mantissa.is_multiple_of(power) => mantissa / power,
+        _ => return Err(wrong()),
     };
-    number.and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong)
+    u64::try_from(number).map_err(|_| too_large(text))
 }
 
 /// A decimal in millionths, rounded up.
@@ -52,9 +57,20 @@ pub(super) fn micro(text: &str) -> Result<u64, String> {
     } else {
         Some(mantissa.div_ceil(power_of_ten(-exponent)))
     };
-    scaled
-        .and_then(|micro| u64::try_from(micro).ok())
-        .ok_or_else(|| format!("{text:?} is too large"))
+    scaled.and_then(|micro| u64::try_from(micro).ok()).ok_or_else(|| too_large(text))
+}
+
+fn too_large(text: &str) -> String {
+    format!("{text:?} is too large")
+}
+
+/// Whether it is a whole number with more digits than are read, like `1e30`.
+fn is_long(text: &str) -> bool {
+    let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let is_number =
+        |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let sound = is_number(digits) && is_number(exponent) && digits.bytes().any(|byte| byte != b'0');
+    sound && parse_decimal(text).is_none()
 }
 
 /// Millionths as a decimal.
@@ -178,6 +194,9 @@ mod tests {
         }
         for bad in ["", "many", "-1", "1.5", "1e-1", "5%", "1/2", "1e20", "18446744073709551616"] {
             assert!(whole(bad).is_err(), "{bad}");
+        }
+        for large in ["1e20", "1e30", "18446744073709551616", &"9".repeat(40), "1e999999999999"] {
+            assert_eq!(whole(large), Err(format!("{large:?} is too large")));
         }
     }
 
