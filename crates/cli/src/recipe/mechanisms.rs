@@ -134,10 +134,15 @@ fn every_mechanism_has_an_estimator_and_names_its_law() {
         let sampling = rates(&recipe);
         let collected = Collected { sums: &sums, reports: 0, sampling, level: 0.95 };
         let found = mechanism.estimates(&collected).unwrap();
-        let buckets = recipe.query.buckets().map_or(1, |buckets| buckets as usize);
+        let vectors = recipe.query.vectors().map(|vectors| vectors.sent());
+        let buckets = recipe.query.buckets().or(vectors).map_or(1, |buckets| buckets as usize);
         assert_eq!(found.len(), buckets, "{kind}");
-        // Without noise, or with noise on the sum alone, a report is the exact value.
-        let exact = matches!(mechanism.law(), Law::Exact | Law::ServerGaussian { .. });
+        // Without noise, or with noise on the sum alone, a report is the exact value; the part of one
+        // device in a noise that all add protects nothing by itself.
+        let exact = matches!(
+            mechanism.law(),
+            Law::Exact | Law::ServerGaussian { .. } | Law::DistributedGaussian { .. }
+        );
         assert_eq!(exact, mechanism.event().is_none(), "{kind}");
     }
 }
