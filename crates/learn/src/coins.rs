@@ -5,9 +5,10 @@
 //! real pipeline the stream [`Coins::noise`] as its randomness gets from it the noise that
 //! [`fast`](crate::fast) adds for it.
 //!
-//! This is for experiments. A real device has randomness of its own.
+//! This is for experiments. A real device has randomness of its own, and of a generator with more
+//! rounds: half of the time that noise takes is the generator's.
 
-use rand_chacha::ChaCha20Rng;
+use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
 /// The seed of a run.
@@ -41,43 +42,43 @@ impl Coins {
     }
 
     /// For the weights before the first round.
-    pub fn initial(&self) -> ChaCha20Rng {
+    pub fn initial(&self) -> ChaCha8Rng {
         self.stream(Use::Initial, 0, 0)
     }
 
     /// For splitting a data set by users.
-    pub fn split(&self) -> ChaCha20Rng {
+    pub fn split(&self) -> ChaCha8Rng {
         self.stream(Use::Split, 0, 0)
     }
 
     /// For who takes part in a round.
-    pub fn participants(&self, round: u32) -> ChaCha20Rng {
+    pub fn participants(&self, round: u32) -> ChaCha8Rng {
         self.stream(Use::Participants, round, 0)
     }
 
     /// For the order of a device's examples in a round.
-    pub fn training(&self, round: u32, device: u64) -> ChaCha20Rng {
+    pub fn training(&self, round: u32, device: u64) -> ChaCha8Rng {
         self.stream(Use::Training, round, device)
     }
 
     /// For the noise of a device in a round.
-    pub fn noise(&self, round: u32, device: u64) -> ChaCha20Rng {
+    pub fn noise(&self, round: u32, device: u64) -> ChaCha8Rng {
         self.stream(Use::Noise, round, device)
     }
 
     /// For the noise of a round, where it is added to the sum.
-    pub fn central_noise(&self, round: u32) -> ChaCha20Rng {
+    pub fn central_noise(&self, round: u32) -> ChaCha8Rng {
         self.stream(Use::CentralNoise, round, 0)
     }
 
     /// A stream of the seed gives the key of the use and the round; a stream of that key belongs to
     /// the device.
-    fn stream(&self, purpose: Use, round: u32, device: u64) -> ChaCha20Rng {
-        let mut rng = ChaCha20Rng::from_seed(self.0);
+    fn stream(&self, purpose: Use, round: u32, device: u64) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::from_seed(self.0);
         rng.set_stream(((purpose as u64) << 32) | u64::from(round));
         let mut key = [0; 32];
         rng.fill_bytes(&mut key);
-        let mut rng = ChaCha20Rng::from_seed(key);
+        let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(device);
         rng
     }
