@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mlp = Mlp::new(preparation.features(), 16, 10)?;
     let fixed = Clipping::Fixed { clip: 0.5 };
     let quantile = Clipping::Quantile { first_clip: 0.1, quantile: 0.5, rate: 0.3, weight: 0.1 };
-    let (training, optimizer) = (LocalTraining::ONE_STEP, Optimizer::Sgd { rate: 10.0 });
+    let (training, optimizer) = (LocalTraining::ONE_STEP, Optimizer::Sgd { rate: 20.0 });
 
     println!("sigma {sigma}, {seeds} seeds: mean accuracy and its standard error, %");
     println!("{:34} {:>14} {:>14} {:>14}", "", "no noise", "central", "devices");
@@ -61,8 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     line(&setup, &users, &test, sigma, seeds)?;
     let clipping = Clipping::Fixed { clip: 1.0 };
     let optimizer = Optimizer::Momentum { rate: 1.5, decay: 0.8 };
-    let setup =
-        Setup { name: "network, momentum", model: &mlp, training, clipping, optimizer };
+    let setup = Setup { name: "network, momentum", model: &mlp, training, clipping, optimizer };
     line(&setup, &users, &test, sigma, seeds)?;
     let optimizer =
         Optimizer::Adam { rate: 0.15, first_decay: 0.9, second_decay: 0.99, epsilon: 1e-3 };

@@ -4,4 +4,10 @@
 // A panic is how a test fails, in its helpers too.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+mod clipping;
+mod data;
+mod fast;
+mod local;
 mod models;
+mod optimizers;
+mod parties;

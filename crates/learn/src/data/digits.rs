@@ -57,7 +57,9 @@ mod tests {
         let good = format!("{} 3\n", "g".repeat(64));
         assert_eq!(parse(&good).unwrap().len(), 1);
         let pixels = "0".repeat(64);
-        for bad in ["x", &pixels, &format!("{pixels} 10"), &format!("{pixels} "), &format!("{pixels}0 1")] {
+        for bad in
+            ["x", &pixels, &format!("{pixels} 10"), &format!("{pixels} "), &format!("{pixels}0 1")]
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert!(parse(&format!("h{} 1", "0".repeat(63))).is_err());

@@ -105,8 +105,7 @@ impl Model for Mlp {
         let mut by_unit = vec![0.0; self.hidden];
         let classes = layers.classes.chunks_exact(self.hidden);
         let class_sums = sums.classes.chunks_exact_mut(self.hidden).zip(sums.class_constants);
-        for ((class, derivative), (class_sum, constant_sum)) in
-            classes.zip(&scores).zip(class_sums)
+        for ((class, derivative), (class_sum, constant_sum)) in classes.zip(&scores).zip(class_sums)
         {
             add_scaled(&mut by_unit, *derivative, class);
             add_scaled(class_sum, *derivative, &activations);
