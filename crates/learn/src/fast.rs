@@ -134,8 +134,7 @@ impl<M: Model> Fast<'_, M> {
             sum
         });
         if let Noise::Central { sigma_micro } = self.noise {
-            let sigma = sigma_micro.saturating_mul(progress.norm_bound());
-            let noise = DiscreteGaussian::new(Rate::new(sigma, 1_000_000)?);
+            let noise = central(sigma_micro, progress.norm_bound())?;
             let mut rng = self.coins.central_noise(progress.rounds());
             sum.iter_mut().for_each(|number| *number += noise.sample(&mut rng));
         }
@@ -173,6 +172,18 @@ impl<M: Model> Fast<'_, M> {
         in_range("numbers of a contribution", length as f64, holds, range)?;
         Ok(Some(Gaussian::vectors(length as u32, progress.norm_bound(), noise)?))
     }
+}
+
+/// Noise of sigma times the bound. Where it is above 2^30 units, it is rounded up to a whole one.
+fn central(sigma_micro: u64, norm_bound: u64) -> Result<DiscreteGaussian, Error> {
+    let micro = u128::from(sigma_micro) * u128::from(norm_bound);
+    let (num, den) = if micro <= u128::from(Rate::LARGEST) {
+        (micro, 1_000_000)
+    } else {
+        (micro.div_ceil(1_000_000), 1)
+    };
+    let num = u64::try_from(num).unwrap_or(u64::MAX);
+    Ok(DiscreteGaussian::new(Rate::new(num, den)?))
 }
 
 /// Adds a vector. The caller has bounded the sums.

@@ -9,7 +9,7 @@ pub mod exact;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::error::{below_one, length, positive};
+use crate::error::{below_one, in_range, length, positive};
 use crate::math::sqrt;
 use crate::model::round_to_published;
 
@@ -97,7 +97,7 @@ impl Server {
         self.steps
     }
 
-    /// One step, with the mean of the updates.
+    /// One step, with the mean of the updates. After an error there is no next step.
     pub fn step(&mut self, mean: &[f64]) -> Result<(), Error> {
         length("the mean", mean.len(), self.weights.len())?;
         self.steps = self.steps.saturating_add(1);
@@ -129,7 +129,11 @@ impl Server {
             }
         }
         round_to_published(&mut self.weights);
-        Ok(())
+        let range = "a finite number: use smaller learning rates";
+        let mut weights = self.weights.iter();
+        weights.try_for_each(|weight| {
+            in_range("a weight", *weight, weight.is_finite(), range).map(|_| ())
+        })
     }
 
     /// The state, if it is one of this optimizer for so many weights: for one that was stored.

@@ -88,18 +88,21 @@ impl Plan {
         vector::clip(&numbers, length, self.fraction_bits, norm_bound)
     }
 
-    /// Goes on to the next round, with the noisy sum of the contributions, in units.
+    /// Goes on to the next round, with the noisy sum of the contributions, in units. After an error
+    /// the progress is as before.
     pub fn advance(&self, progress: &mut Progress, sum: &[i64]) -> Result<(), Error> {
         let dimension = progress.weights().len();
         length("the sum", sum.len(), self.length(dimension))?;
         let scale = self.unit() * self.expected;
         let mean: Vec<f64> = sum.iter().map(|number| *number as f64 / scale).collect();
         let (updates, votes) = mean.split_at(dimension);
-        progress.server.step(updates)?;
+        let mut next = progress.clone();
+        next.server.step(updates)?;
         for vote in votes {
             let norm = self.clipping.next_norm(progress.norm_bound as f64 / self.unit(), *vote);
-            progress.norm_bound = (norm * self.unit()).clamp(1.0, LARGEST_BOUND) as u64;
+            next.norm_bound = (norm * self.unit()).clamp(1.0, LARGEST_BOUND) as u64;
         }
+        *progress = next;
         Ok(())
     }
 

@@ -237,5 +237,17 @@ fn settings_that_do_not_fit_are_refused() {
     let noise = Noise::Devices(gaussian::Noise { sigma_micro: 1, ..devices(75) });
     let progress = good.start().unwrap();
     assert!(digits.fast(0.05, noise, 1).sum(&progress, &[0]).is_err());
-    assert!(good.plan.advance(&mut progress.clone(), &[0; 3]).is_err());
+    let mut after = progress.clone();
+    assert!(good.plan.advance(&mut after, &[0; 3]).is_err());
+    // Weights that are published as `f32` cannot be that large.
+    fast.plan.expected = 1e-300;
+    fast.plan.optimizer = Optimizer::Sgd { rate: 1e10 };
+    let mut started = fast.start().unwrap();
+    let before = started.clone();
+    assert!(fast.plan.advance(&mut started, &[i64::MAX; 650]).is_err());
+    assert_eq!((started, after), (before, progress));
+    // Noise of more than 2^30 units.
+    let mut fast = digits.fast(0.05, CENTRAL, 1);
+    fast.plan.fraction_bits = 40;
+    fast.round(&mut fast.start().unwrap()).unwrap();
 }
