@@ -42,7 +42,7 @@ pub use difference::{Difference, Ranged, difference, holm};
 pub use estimate::{Estimate, Spread};
 pub use mean::{Mean, mean};
 pub use quantiles::{Quantile, quantiles};
-pub use vectors::{Norm, VectorMean, norm, vector_mean};
+pub use vectors::{Norm, VectorMean, norm, projected_back, vector_mean};
 
 /// Makes [`Mechanism`] from a list of mechanisms, each with its kind as named in recipes.
 macro_rules! mechanisms {

@@ -16,6 +16,7 @@ mod mechanism;
 mod monotone;
 mod odometer;
 mod pld;
+mod projection;
 mod properties;
 mod rdp;
 mod rdp_events;

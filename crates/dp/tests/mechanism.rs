@@ -5,8 +5,11 @@
 
 mod answers;
 mod audit;
+mod clipping;
 mod coverage;
 mod errors;
 mod estimates;
+mod gaussian;
 mod law;
 mod simulated;
+mod vectors;

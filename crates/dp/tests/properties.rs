@@ -10,6 +10,7 @@
 
 mod allocated;
 mod allocated_discrete;
+mod brought;
 mod brute;
 mod continuous;
 mod counts;

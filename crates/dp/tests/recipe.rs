@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use sotto_dp::account::{Accountant, Question};
+use sotto_dp::mechanism::Method;
+use sotto_dp::mechanism::gaussian::{Gaussian, Noise};
 use sotto_dp::recipe::{Contribution, HONEST, Judgement, Law, Memo, Terms, judge};
 use sotto_dp::{Adjacency, Count, Error, Event, Shape};
 
@@ -21,6 +23,12 @@ fn response(epsilon0: f64, k: u64) -> Law {
 
 fn server(sigma: f64, contribution: Contribution, adjacency: Adjacency) -> Law {
     Law::ServerGaussian { sigma, contribution, adjacency }
+}
+
+/// Noise of devices on whole numbers, of which a report in `1e13` is drawn again.
+fn devices(sigma: f64, contribution: Contribution, adjacency: Adjacency) -> Law {
+    let (unit, redrawn) = (1 << 12, 1e-13);
+    Law::DistributedGaussian { sigma, contribution, unit, dimension: 100, adjacency, redrawn }
 }
 
 fn terms(law: Law, rate: f64, min_batch: u64, rounds: u64) -> Terms {
@@ -46,6 +54,13 @@ fn recipes() -> Vec<Terms> {
             1,
         ),
         terms(server(20.0, Contribution::Labels { most: 3 }, Adjacency::Replace), 0.05, 2_000, 5),
+        terms(
+            devices(30.0, Contribution::Vector { norm: 5.0, dimension: 100 }, Adjacency::AddRemove),
+            0.02,
+            1_000,
+            2,
+        ),
+        terms(devices(8.0, Contribution::Labels { most: 1 }, Adjacency::Replace), 0.05, 2_000, 3),
         terms(Law::Rappor { epsilon0: 3.0, k: 50 }, 0.05, 3_000, 1),
         terms(Law::Rappor { epsilon0: 2.0, k: 5 }, 0.3, 300, 3),
         terms(Law::ProjectiveGeometry { epsilon0: 3.0, order: 23, dimension: 3 }, 0.1, 8_000, 1),
@@ -95,7 +110,8 @@ fn the_judged_epsilon_is_never_below_the_papers() {
                     }
                     assert!(found.epsilon <= rounds * local, "{terms:?}: {found:?}");
                 }
-                Law::ServerGaussian { adjacency, .. } => {
+                Law::DistributedGaussian { adjacency, .. }
+                | Law::ServerGaussian { adjacency, .. } => {
                     assert_eq!((found.adjacency, found.local_epsilon), (adjacency, None));
                 }
                 Law::Exact => panic!("not among them"),
@@ -120,6 +136,38 @@ fn the_figure_of_the_paper() {
 fn a_recipe_with_randomized_response_is_near_its_best_attack() {
     let found = judge(&terms(response(4.0, 3), 0.02, 2_000, 1), None, 1e-9).unwrap();
     assert!((0.0306..0.0326).contains(&found.epsilon), "{found:?}");
+}
+
+/// The table in `docs/privacy-accounting.md`: vectors of 100,000 numbers with noise of the devices,
+/// delta 1e-8, rate .02, sigma 5.1 for 10,000 contributions, rounded up.
+#[test]
+fn the_figures_of_noise_of_devices() {
+    for (adjacency, rounds, expected, rho) in [
+        (Adjacency::AddRemove, 1, 22_471, 16_460),
+        (Adjacency::Replace, 1, 24_845, 16_460),
+        (Adjacency::AddRemove, 50, 53_484, 16_477),
+        (Adjacency::Replace, 50, 62_804, 16_477),
+    ] {
+        let noise = Noise {
+            sigma_micro: 5_100_000,
+            contributions: 10_000,
+            most_contributions: 20_000,
+            rounds,
+            epsilon_micro: 1_000_000,
+            delta: 1e-8,
+            adjacency,
+        };
+        let mechanism = Gaussian::vectors(100_000, 1 << 15, &noise).unwrap();
+        assert_eq!((mechanism.rho() * 1e3).round(), f64::from(rho));
+        let found = judge(&terms(mechanism.law(), 0.02, 10_000, rounds), CERTIFIED, 1e-8).unwrap();
+        assert_eq!((found.epsilon * 1e5).ceil(), f64::from(expected), "{found:?}");
+        if adjacency == Adjacency::AddRemove {
+            // Continuous noise, of which no report is drawn again.
+            let law = gaussian(5.1, Shape::Vector);
+            let ideal = judge(&terms(law, 0.02, 10_000, rounds), CERTIFIED, 1e-8).unwrap();
+            assert!(found.epsilon > ideal.epsilon && found.epsilon < 1.0012 * ideal.epsilon);
+        }
+    }
 }
 
 /// The author's population does not enter: the terms have no field for it, so no word of the author
@@ -194,7 +242,9 @@ fn by_add_remove(law: Law) -> bool {
         Law::RandomizedResponse { .. } | Law::Rappor { .. } | Law::ProjectiveGeometry { .. } => {
             false
         }
-        Law::ServerGaussian { adjacency, .. } => adjacency == Adjacency::AddRemove,
+        Law::DistributedGaussian { adjacency, .. } | Law::ServerGaussian { adjacency, .. } => {
+            adjacency == Adjacency::AddRemove
+        }
     }
 }
 

@@ -5,12 +5,12 @@
 //! `N_Z(0, s^2)` in each coordinate, `s = sigma C/sqrt B`: the noise of `B` contributions together is
 //! `sigma C`. It is exact noise on integers, so what adds up is what is accounted for. Below `s = 4`
 //! units a recipe is refused: from there on the sum of many such draws cannot be told from one draw
-//! of the summed variance (`crate::discrete::summed`).
+//! of the summed variance ([`crate::discrete::smoothed_sum`]).
 //!
 //! **The norm of what is sent** is proved to be at most `rho C`. An honest vector with its noise is
 //! longer than that with probability at most `e^-t` (Birgé 2001, lemma 8.1, for a noncentral
 //! chi-square; discrete noise has at most the moments of the continuous one, but for a factor of
-//! `1 + 1e-300`):
+//! `1 + 1e-130`):
 //!
 //! ```text
 //! rho^2 = 1 + d s^2 + 2 s sqrt((d s^2 + 2) t) + 2 s^2 t          s in units of C
@@ -177,6 +177,11 @@ impl Gaussian {
     /// The noise of one device in each coordinate, in units.
     pub fn noise(&self) -> DiscreteGaussian {
         DiscreteGaussian::new(self.noise)
+    }
+
+    /// The standard deviation of [`Self::noise`], but for less than `1e-60` of it.
+    pub fn noise_of_one(&self) -> f64 {
+        self.noise.to_f64()
     }
 
     /// The largest norm that is accepted, in units of that of an honest value: what one dishonest

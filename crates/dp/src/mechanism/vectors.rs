@@ -31,6 +31,7 @@ use super::{Collected, Encoding, Estimate, Mechanism};
 use crate::Error;
 use crate::error::in_range;
 use crate::math::{ln, sqrt};
+use crate::projection::Projection;
 
 /// What a sum of vectors says about its norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -222,6 +223,45 @@ pub fn vector_mean(mechanism: &Mechanism, collected: &Collected<'_>) -> Result<V
         numbers: collected.sums.iter().map(number).collect(),
         norm: norm.scaled(q / real),
     })
+}
+
+/// The estimates of the numbers of a vector from those of its projection, and the norm of these.
+///
+/// Each number of the vector is a sum of the `k` numbers with signs, over `sqrt k`: its variance is
+/// the mean of theirs, and that of what the projection hides ([`crate::projection`]), at most `c`
+/// times the square of the norm. For intervals that is taken at the high end of its interval. The
+/// result is a sum of many terms, so intervals are normal.
+pub fn projected_back(
+    projection: &Projection,
+    numbers: &[Estimate],
+    norm: &Norm,
+    level: f64,
+) -> Result<Vec<Estimate>, Error> {
+    let found = numbers.len() as f64;
+    let holds = numbers.len() == projection.kept() as usize;
+    in_range("the number of sums", found, holds, "that of the numbers that are kept")?;
+    let hidden = projection.hidden();
+    let z = Sample::new(1.0, level)?.z;
+    let mean_square = |error: fn(&Estimate) -> f64| {
+        numbers.iter().map(|found| error(found) * error(found)).sum::<f64>() / found
+    };
+    let spread = |known: f64, high: f64| {
+        let at = |norm: f64| sqrt(known + hidden * norm * norm);
+        (at(norm.value), z * at(high))
+    };
+    let (noise_error, noise) = spread(mean_square(|found| found.noise_error), norm.noise_high);
+    let (total_error, total) = spread(mean_square(|found| found.total_error), norm.total_high);
+    let values: Vec<f64> = numbers.iter().map(|found| found.value).collect();
+    let estimate = |value: f64| Estimate {
+        value,
+        noise_error,
+        noise_low: value - noise,
+        noise_high: value + noise,
+        total_error,
+        total_low: value - total,
+        total_high: value + total,
+    };
+    Ok(projection.back(&values).into_iter().map(estimate).collect())
 }
 
 const NOT_VECTORS: Error = Error::NotAnswered { mechanism: "a norm", queries: "sums of vectors" };

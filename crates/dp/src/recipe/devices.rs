@@ -15,9 +15,9 @@
 //! e^epsilon (Q + T r) + d + T r
 //! ```
 //!
-//! where `Q` is what it has for the neighbour: `d + (1 + e^epsilon) T r` is charged. (The second term
-//! cannot be left out: an event that only a long report can lead to is impossible in one case, and
-//! `e^epsilon` times likelier than `T r` in the other.)
+//! where `Q` is what it has for the neighbour: `d + (1 + e^epsilon) T r` is charged. (The truth is
+//! probably nearer to `d + T r`: which reports are drawn again depends on the report and not on the
+//! value. But only the sum is seen, and of the sum nothing better is proved.)
 
 use super::{Judgement, Law, Rule, Terms, server};
 use crate::Error;

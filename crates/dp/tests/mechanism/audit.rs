@@ -18,6 +18,7 @@ mod subject;
 use rand_chacha::ChaCha20Rng;
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
 use sotto_dp::mechanism::{Mechanism, Rates, Sampling, Value};
+use sotto_dp::recipe::{Terms, judge};
 use sotto_dp::sampler::{DiscreteGaussian, Rate, discrete_laplace};
 use sotto_dp::uniform::uniform_below;
 use sotto_dp::{Accountant, Adjacency, Event, Question, Shape, relay};
@@ -72,6 +73,51 @@ fn presence_is_hidden_as_claimed() {
                 subject.compare(audit, what, None, &setting);
             }
         }
+    });
+}
+
+/// Vectors, of which each device brings a part of the noise. Half of the batch is all there is.
+#[test]
+fn vectors_are_hidden_as_claimed() {
+    let crowd = Setting { others: 7, min_batch: 16, ..ALONE };
+    let sampled = Setting { others: 14, rates: Rates::all(0.5), min_batch: 14, ..ALONE };
+    let with_dummies = Rates { dummy_rate: 0.3, ..Rates::all(0.5) };
+    let rates = Rates { default_rate: 0.3, ..Rates::all(0.5) };
+    let rare = Setting { others: 60, rates, min_batch: 36, certified: Some(121), ..ALONE };
+    let presence = Setting { rates: Rates::all(0.4), min_batch: 32, ..ALONE };
+    let presence = Setting { others: 40, certified: Some(81), ..presence };
+    Audit::run(8, |audit| {
+        for (what, setting) in [
+            ("alone", ALONE),
+            ("in a crowd", crowd),
+            ("in a crowd of the other value", Setting { holding: 1, ..crowd }),
+            ("sampled", sampled),
+            ("sampled, with dummies", Setting { rates: with_dummies, ..sampled }),
+            ("two rounds", Setting { rounds: 2, ..crowd }),
+            ("two rates", Setting { holding: 1, ..rare }),
+        ] {
+            let subject = Subject::vectors(Adjacency::Replace, 1.0, &setting);
+            subject.compare(audit, what, Some(1), &setting);
+        }
+        for (what, setting) in [
+            ("there or not", presence),
+            ("there or not, among equals", Setting { holding: 0, ..presence }),
+            ("there or not, among opposites", Setting { holding: 1, ..presence }),
+            ("there or not, below the minimum", Setting { min_batch: 60, ..presence }),
+        ] {
+            let subject = Subject::vectors(Adjacency::AddRemove, 1.0, &setting);
+            subject.compare(audit, what, None, &setting);
+        }
+
+        let [right, half] =
+            [1.0, 0.5].map(|times| Subject::vectors(Adjacency::Replace, times, &crowd));
+        let [one, other] = half.laws(Some(1), &crowd);
+        audit.caught("vectors, half the noise", &right.claims(&crowd), [&one, &other]);
+        // As if all 16 contributions of the smallest batch were honest.
+        let terms = Terms::new(right.mechanism.law(), 1.0, crowd.min_batch, 1);
+        let all = DELTAS.map(|delta| (judge(&terms, None, delta).unwrap().paper_epsilon, delta));
+        let [one, other] = right.laws(Some(1), &crowd);
+        audit.caught("vectors, the noise of liars is counted", &all, [&one, &other]);
     });
 }
 

@@ -186,7 +186,10 @@ fn crowds(law: Law) -> Vec<Crowd> {
             let (first, second) = ((weight * p, p), (p, weight * p));
             vec![Crowd::Classes { others: (p, p), first, second }]
         }
-        Law::Exact | Law::Gaussian { .. } | Law::ServerGaussian { .. } => panic!("not local"),
+        Law::Exact
+        | Law::Gaussian { .. }
+        | Law::DistributedGaussian { .. }
+        | Law::ServerGaussian { .. } => panic!("not local"),
     }
 }
 

@@ -10,12 +10,12 @@ use super::stream::Stream;
 use super::{Accountant, Adjacency, Event, Question, SLACK, Shape, cases};
 
 /// Two coordinates; of one number only the first is used.
-type Point = [i64; 2];
+pub(super) type Point = [i64; 2];
 
 /// How probable each count and sum is.
 type Sums = BTreeMap<(u64, Point), f64>;
 
-fn sums(devices: &[Point], rate: f64, dummy_rate: f64) -> Sums {
+pub(super) fn sums(devices: &[Point], rate: f64, dummy_rate: f64) -> Sums {
     let mut law = Sums::from([((0, [0, 0]), 1.0)]);
     for value in devices {
         let mut next = Sums::new();
@@ -46,8 +46,17 @@ fn noise(sigma: f64) -> Vec<f64> {
 /// there are `least` contributions or more, and the count always.
 fn divergence(laws: [&Sums; 2], plane: bool, sigma: f64, least: u64, epsilon: f64) -> f64 {
     let noise = noise(sigma);
-    let reach = noise.len() as i64 - 1;
-    let at = |d: i64| noise.get(d.unsigned_abs() as usize).copied().unwrap_or(0.0);
+    divergence_by_count(laws, plane, &|_| noise.clone(), least, epsilon)
+}
+
+/// The same with noise that depends on the count: its law at the distances 0, 1, 2, ...
+pub(super) fn divergence_by_count(
+    laws: [&Sums; 2],
+    plane: bool,
+    noise: &dyn Fn(u64) -> Vec<f64>,
+    least: u64,
+    epsilon: f64,
+) -> f64 {
     let ratio = epsilon.exp();
     let mut by_count = BTreeMap::<u64, [Vec<(Point, f64)>; 2]>::new();
     for (side, law) in laws.into_iter().enumerate() {
@@ -66,6 +75,9 @@ fn divergence(laws: [&Sums; 2], plane: bool, sigma: f64, least: u64, epsilon: f6
             add(total(&a), total(&b));
             continue;
         }
+        let noise = noise(count);
+        let reach = noise.len() as i64 - 1;
+        let at = |d: i64| noise.get(d.unsigned_abs() as usize).copied().unwrap_or(0.0);
         let range = |axis: usize| {
             let all = || a.iter().chain(&b).map(|(sum, _)| sum[axis]);
             (all().min().unwrap() - reach, all().max().unwrap() + reach)

@@ -2,6 +2,7 @@
 
 use rand_chacha::ChaCha20Rng;
 use sotto_dp::Adjacency;
+use sotto_dp::mechanism::gaussian::{Gaussian, Noise};
 use sotto_dp::mechanism::randomized_response::RandomizedResponse;
 use sotto_dp::mechanism::server_noise::ServerNoise;
 use sotto_dp::mechanism::{Encoding, Mechanism, Rates, Value};
@@ -25,6 +26,8 @@ pub(super) struct Subject {
     pub(super) values: [Value; 3],
     /// The weights of those sums on which the likelihood depends.
     pub(super) weights: Vec<Vec<f64>>,
+    /// Weighted sums are seen in steps of this size: of many numbers few are alike.
+    pub(super) step: i64,
 }
 
 /// Who takes part, how often, and what is released.
@@ -62,7 +65,9 @@ impl Subject {
         };
         let weights = match &mechanism {
             // The likelihood of normal noise depends on the difference alone.
-            Mechanism::ServerNoise(_) => vec![combined(&one, &other, |a, b| a - b)],
+            Mechanism::ServerNoise(_) | Mechanism::Gaussian(_) => {
+                vec![combined(&one, &other, |a, b| a - b)]
+            }
             // Messages that are incident to one of the two.
             Mechanism::ProjectiveGeometry(geometry) => {
                 let [one, other] = [one, other].map(|symbol| geometry.incident_sums(&symbol));
@@ -71,7 +76,7 @@ impl Subject {
             }
             _ => vec![one, other],
         };
-        Self { name: name.to_owned(), mechanism, values, weights }
+        Self { name: name.to_owned(), mechanism, values, weights, step: 1 }
     }
 
     /// Randomized answers, and exact ones with noise.
@@ -119,6 +124,25 @@ impl Subject {
         .into()
     }
 
+    /// Vectors of eight numbers with noise of the devices, so many `times` three: a vector of the
+    /// largest norm in a direction in which every number counts, its opposite, and none.
+    pub(super) fn vectors(adjacency: Adjacency, times: f64, setting: &Setting) -> Self {
+        let direction = [1, 1, -1, 1, -1, 1, 1, 3];
+        let values = [4, -4, 0].map(|size| Value::Vector(direction.map(|x| size * x).to_vec()));
+        let noise = Noise {
+            sigma_micro: (3e6 * times) as u64,
+            contributions: setting.min_batch,
+            most_contributions: 64,
+            rounds: setting.rounds,
+            epsilon_micro: 1_000_000,
+            delta: 1e-6,
+            adjacency,
+        };
+        let mechanism = Gaussian::vectors(8, 16, &noise).unwrap().into();
+        // A quarter of the standard deviation of the noise that is counted.
+        Self { step: 270, ..Self::new("vectors", mechanism, values) }
+    }
+
     /// What is released of a batch, and its size, which is always seen.
     pub(super) fn see(&self, batch: &Batch, min_batch: u64, view: &mut View) {
         view.push(batch.reports as i64);
@@ -127,7 +151,8 @@ impl Subject {
         }
         for weights in &self.weights {
             let terms = weights.iter().zip(&batch.sums);
-            view.push(terms.map(|(weight, sum)| *weight as i64 * *sum as i64).sum());
+            let seen: i64 = terms.map(|(weight, sum)| *weight as i64 * *sum as i64).sum();
+            view.push(seen.div_euclid(self.step));
         }
     }
 
