@@ -1,12 +1,12 @@
 //! The randomness of a run, from one seed.
 //!
 //! Every use has a stream of its own, named by what it is for, the round and the device. So it does
-//! not matter who computes what in which order, on how many threads. Whoever gives a device of the
-//! real pipeline the stream [`Coins::noise`] as its randomness gets from it the noise that
-//! [`fast`](crate::fast) adds for it.
+//! not matter who computes what in which order, on how many threads. And if a device of the real
+//! pipeline takes the randomness of its randomizer from [`Coins::noise`] and that of its training
+//! from [`Coins::training`], it contributes what [`fast`](crate::fast) computes for it.
 //!
-//! This is for experiments. A real device has randomness of its own, and of a generator with more
-//! rounds: half of the time that noise takes is the generator's.
+//! This is for experiments: a real device has secret randomness. The generator is ChaCha with 8
+//! rounds, because noise takes nearly all of the time.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
