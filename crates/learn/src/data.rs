@@ -11,7 +11,7 @@ use sotto_dp::uniform::shuffle;
 
 use crate::Error;
 use crate::error::{in_range, length};
-use crate::math::{norm, sqrt};
+use crate::math::norm;
 use crate::model::Labelled;
 
 pub use digits::digits;
@@ -109,12 +109,6 @@ impl Preparation {
         let factor = if norm > 0.0 { 1.0 / norm } else { 0.0 };
         let features = centred.iter().map(|x| (x * factor) as f32).chain(self.constant);
         Labelled { features: features.collect(), label: usize::from(label) }
-    }
-
-    /// The largest norm of the features of an example.
-    pub fn largest_norm(&self) -> f64 {
-        let constant = f64::from(self.constant.unwrap_or(0.0));
-        sqrt(1.0 + constant * constant)
     }
 }
 
