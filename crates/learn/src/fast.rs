@@ -22,7 +22,7 @@ use sotto_dp::sampler::{DiscreteGaussian, Rate, successes};
 use crate::Error;
 use crate::coins::Coins;
 use crate::data::Users;
-use crate::error::{in_range, positive};
+use crate::error::{in_range, length, positive};
 use crate::math::log1p;
 use crate::model::Model;
 use crate::plan::{Plan, Progress};
@@ -69,7 +69,9 @@ const BLOCK: usize = 8;
 impl<M: Model> Fast<'_, M> {
     /// Before the first round.
     pub fn start(&self) -> Result<Progress, Error> {
-        self.plan.start(self.model.initial(&mut self.coins.initial()))
+        let weights = self.model.initial(&mut self.coins.initial());
+        length("weights", weights.len(), self.model.dimension())?;
+        self.plan.start(weights)
     }
 
     /// One round: who takes part, their sum, and the step of the server. Says how many took part.
@@ -101,8 +103,8 @@ impl<M: Model> Fast<'_, M> {
 
     /// The noisy sum of the contributions of these devices to the next round, in units.
     pub fn sum(&self, progress: &Progress, participants: &[usize]) -> Result<Vec<i64>, Error> {
-        let length = self.plan.length(progress.weights().len());
-        let mechanism = self.mechanism(progress, length)?;
+        let numbers = self.plan.length(progress.weights().len());
+        let mechanism = self.mechanism(progress, numbers)?;
         let largest = match mechanism.as_ref().map(|mechanism| mechanism.encoding()) {
             Some(Encoding::Vector { norm_bound, .. }) => norm_bound,
             _ => progress.norm_bound(),
@@ -113,7 +115,7 @@ impl<M: Model> Fast<'_, M> {
 
         let next = AtomicUsize::new(0);
         let work = || {
-            let mut sum = vec![0_i64; length];
+            let mut sum = vec![0_i64; numbers];
             loop {
                 let start = next.fetch_add(BLOCK, Ordering::Relaxed);
                 let block = participants.get(start..).unwrap_or_default();
@@ -163,14 +165,14 @@ impl<M: Model> Fast<'_, M> {
     }
 
     /// The mechanism of the devices in the next round, if they add noise.
-    fn mechanism(&self, progress: &Progress, length: usize) -> Result<Option<Gaussian>, Error> {
+    fn mechanism(&self, progress: &Progress, numbers: usize) -> Result<Option<Gaussian>, Error> {
         let Noise::Devices(noise) = &self.noise else {
             return Ok(None);
         };
         let range = "below 2^32";
-        let holds = u32::try_from(length).is_ok();
-        in_range("numbers of a contribution", length as f64, holds, range)?;
-        Ok(Some(Gaussian::vectors(length as u32, progress.norm_bound(), noise)?))
+        let holds = u32::try_from(numbers).is_ok();
+        in_range("numbers of a contribution", numbers as f64, holds, range)?;
+        Ok(Some(Gaussian::vectors(numbers as u32, progress.norm_bound(), noise)?))
     }
 }
 
