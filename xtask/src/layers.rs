@@ -13,10 +13,11 @@ use crate::workspace::{cargo, metadata, root};
 const TESTING: &str = "sotto-testing";
 
 /// Each crate of the workspace, with the workspace crates that it may depend on.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("sotto-wire", &[]),
     ("sotto-vdaf", &[]),
     ("sotto-dp", &[]),
+    ("sotto-learn", &["sotto-dp"]),
     // The only crate with unsafe code: it has no workspace dependencies and one user.
     ("sotto-rsa-raw", &[]),
     ("sotto-crypto", &["sotto-wire", "sotto-rsa-raw"]),
