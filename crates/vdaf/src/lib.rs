@@ -46,15 +46,19 @@
 
 mod aggregate_share;
 mod config;
+mod goldilocks;
 mod measurement;
 mod ping_pong;
 mod prio3;
+#[allow(unsafe_code)] // vector instructions
+mod simd;
 mod vdaf;
 pub mod vectors;
 
 pub use aggregate_share::{AggregateShare, AggregateShareError};
 pub use config::{ConfigError, MAX_ENCODED_LENGTH, VdafConfig};
 pub use measurement::{AggregateResult, Measurement, MeasurementError};
+pub use simd::Instructions;
 pub use vdaf::{
     HelperReport, LeaderBatch, LeaderReport, ShardError, Shares, Sizes, UnshardError, Vdaf,
     VerifyError, VerifyParams,

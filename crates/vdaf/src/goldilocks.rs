@@ -1,0 +1,151 @@
+//! The field of `prio`'s `Field64` in plain form: integers below p = 2^64 - 2^32 + 1, the Goldilocks
+//! prime.
+//!
+//! `prio` keeps elements in Montgomery form, so every byte of a share costs a multiplication on its
+//! way in and another one on its way out. Here the encoding is the element, a product is reduced by
+//! 2^64 = 2^32 - 1 and 2^96 = -1, and [`crate::simd`] works on the same memory. [`prio`](self::prio)
+//! implements `prio`'s traits, so that its proof system runs on both types with the same bytes.
+//!
+//! Elements are secret shares: no operation has a branch or an index that depends on one. Division
+//! and `pow` are for public values, as in `prio`.
+
+mod prio;
+
+use std::ops::{Add, AddAssign, Mul, MulAssign, Neg, Sub, SubAssign};
+
+/// 2^64 modulo p, and 2^64 - p.
+const EPSILON: u64 = 0xffff_ffff;
+
+/// An element of GF(2^64 - 2^32 + 1), always below the modulus.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub(crate) struct Goldilocks(u64);
+
+impl Goldilocks {
+    pub(crate) const MODULUS: u64 = 0xffff_ffff_0000_0001;
+    pub(crate) const ZERO: Self = Self(0);
+    pub(crate) const ONE: Self = Self(1);
+
+    /// The element that is congruent to `value`.
+    pub(crate) const fn new(value: u64) -> Self {
+        Self(reduce_once(value))
+    }
+
+    /// The element that is congruent to `value`, which may be negative.
+    pub(crate) const fn from_i128(value: i128) -> Self {
+        // |value| < 2^127 < p 2^64, and p 2^64 is congruent to zero.
+        Self::from_u128((value as u128).wrapping_add(
+            // Added only to a negative number: all ones, or nothing.
+            ((value >> 127) as u128) & ((Self::MODULUS as u128) << 64),
+        ))
+    }
+
+    /// The element that is congruent to `value`.
+    pub(crate) const fn from_u128(value: u128) -> Self {
+        let (low, high) = (value as u64, (value >> 64) as u64);
+        // value = low + 2^64 * middle + 2^96 * top
+        let (middle, top) = (high & EPSILON, high >> 32);
+        let (difference, borrow) = low.overflowing_sub(top);
+        // After a borrow the difference is at least 2^64 - 2^32 + 1, so this does not wrap again.
+        let difference = difference.wrapping_sub(mask(borrow) & EPSILON);
+        let (sum, carry) = difference.overflowing_add((middle << 32) - middle);
+        // After a carry the sum is at most 2^64 - 2^33, so this does not wrap either.
+        Self(reduce_once(sum.wrapping_add(mask(carry) & EPSILON)))
+    }
+
+    /// The integer below the modulus.
+    pub(crate) const fn value(self) -> u64 {
+        self.0
+    }
+
+    const fn power(self, mut exponent: u64) -> Self {
+        let (mut result, mut base) = (Self::ONE, self);
+        while exponent > 0 {
+            if exponent & 1 == 1 {
+                result = result.times(base);
+            }
+            base = base.times(base);
+            exponent >>= 1;
+        }
+        result
+    }
+
+    const fn times(self, other: Self) -> Self {
+        Self::from_u128(self.0 as u128 * other.0 as u128)
+    }
+}
+
+/// All ones if true.
+#[inline(always)]
+const fn mask(condition: bool) -> u64 {
+    (condition as u64).wrapping_neg()
+}
+
+/// Subtracts the modulus if the value is not below it. Any 64-bit integer is below twice the
+/// modulus.
+#[inline(always)]
+const fn reduce_once(value: u64) -> u64 {
+    value.wrapping_add(mask(value >= Goldilocks::MODULUS) & EPSILON)
+}
+
+impl Add for Goldilocks {
+    type Output = Self;
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        let (sum, carry) = self.0.overflowing_add(other.0);
+        Self(sum.wrapping_add(mask(carry | (sum >= Self::MODULUS)) & EPSILON))
+    }
+}
+
+impl Sub for Goldilocks {
+    type Output = Self;
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        let (difference, borrow) = self.0.overflowing_sub(other.0);
+        Self(difference.wrapping_sub(mask(borrow) & EPSILON))
+    }
+}
+
+impl Mul for Goldilocks {
+    type Output = Self;
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.times(other)
+    }
+}
+
+impl Neg for Goldilocks {
+    type Output = Self;
+
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Self::ZERO - self
+    }
+}
+
+impl AddAssign for Goldilocks {
+    #[inline(always)]
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Goldilocks {
+    #[inline(always)]
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl MulAssign for Goldilocks {
+    #[inline(always)]
+    fn mul_assign(&mut self, other: Self) {
+        *self = *self * other;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Arithmetic on whole vectors, with the instructions that the processor has.
+//!
+//! This folder has the only unsafe code of the crate. Each function here has a *scalar* version in
+//! plain Rust, which is the definition, and versions with AVX2 and AVX-512, which give the same
+//! elements. Which one runs is told by [`Instructions`], a value that only exists if the processor
+//! has them. On processors other than x86-64 there is only the scalar version.
+//!
+//! The elements are secret: no branch and no index depends on them. Signs and lengths are public.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod blocks;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+use crate::goldilocks::Goldilocks;
+
+/// Instructions that this processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instructions(Set);
+
+// Invariant, which the unsafe blocks below rely on: nothing but `available` makes an `Avx2` or an
+// `Avx512`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Instructions {
+    /// What every processor has.
+    pub const SCALAR: Self = Self(Set::Scalar);
+
+    /// All sets that this processor has, the fastest last.
+    pub fn available() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut sets = vec![Self::SCALAR];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                sets.push(Self(Set::Avx2));
+            }
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vnni")
+            {
+                sets.push(Self(Set::Avx512));
+            }
+        }
+        sets
+    }
+
+    /// The fastest set that this processor has.
+    pub fn best() -> Self {
+        Self::available().pop().unwrap_or(Self::SCALAR)
+    }
+
+    /// A name for people: `scalar`, `AVX2` or `AVX-512`.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Set::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => "AVX-512",
+        }
+    }
+}
+
+/// Adds to each of `sums` the sum of the elements `x`, each times the sign that its row of `signs`
+/// has for it.
+///
+/// A row is `x.len().div_ceil(4)` bytes. A sign is two bits, the low bits of a byte first: `00` is
+/// -1, `11` is 1, and the others are 0. Bits after the last sign mean nothing.
+pub(crate) fn add_signed_sums(
+    instructions: Instructions,
+    x: &[Goldilocks],
+    signs: &[u8],
+    sums: &mut [Goldilocks],
+) {
+    debug_assert_eq!(signs.len(), sums.len() * x.len().div_ceil(4));
+    match instructions.0 {
+        Set::Scalar => scalar::add_signed_sums(x, signs, sums),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the processor has AVX2, by the invariant of `Set`.
+        Set::Avx2 => unsafe { avx2::add_signed_sums(x, signs, sums) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the processor has these parts of AVX-512, by the invariant of `Set`.
+        Set::Avx512 => unsafe { avx512::add_signed_sums(x, signs, sums) },
+    }
+}
