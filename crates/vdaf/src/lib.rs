@@ -50,9 +50,11 @@ mod goldilocks;
 mod measurement;
 mod ping_pong;
 mod prio3;
+mod proof;
 #[allow(unsafe_code)] // vector instructions
 mod simd;
 mod vdaf;
+mod vector_field;
 pub mod vectors;
 
 pub use aggregate_share::{AggregateShare, AggregateShareError};

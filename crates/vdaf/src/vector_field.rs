@@ -1,0 +1,41 @@
+//! Arithmetic on whole vectors of a field. `prio`'s fields do it element by element; [`Goldilocks`]
+//! has [`crate::simd`].
+
+use prio::field::{Field64, Field128, NttFriendlyFieldElement};
+
+use crate::goldilocks::Goldilocks;
+use crate::simd::Instructions;
+
+/// The vectors of a call have equal lengths.
+pub(crate) trait VectorField: NttFriendlyFieldElement {
+    /// `sums[i] += factor * x[i]`.
+    fn add_multiple(_: Instructions, sums: &mut [Self], x: &[Self], factor: Self) {
+        for (sum, x) in sums.iter_mut().zip(x) {
+            *sum += *x * factor;
+        }
+    }
+
+    /// `x[i] *= factor`.
+    fn scale(_: Instructions, x: &mut [Self], factor: Self) {
+        x.iter_mut().for_each(|x| *x *= factor);
+    }
+
+    /// `(a[i], b[i]) = (a[i] + b[i], factor * (a[i] - b[i]))`.
+    fn mix_and_scale(_: Instructions, a: &mut [Self], b: &mut [Self], factor: Self) {
+        for (a, b) in a.iter_mut().zip(b) {
+            (*a, *b) = (*a + *b, factor * (*a - *b));
+        }
+    }
+
+    /// `(a[i], b[i]) = (a[i] + factor * b[i], a[i] - factor * b[i])`.
+    fn scale_and_mix(_: Instructions, a: &mut [Self], b: &mut [Self], factor: Self) {
+        for (a, b) in a.iter_mut().zip(b) {
+            let scaled = factor * *b;
+            (*a, *b) = (*a + scaled, *a - scaled);
+        }
+    }
+}
+
+impl VectorField for Field64 {}
+impl VectorField for Field128 {}
+impl VectorField for Goldilocks {}
