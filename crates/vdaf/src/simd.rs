@@ -48,7 +48,6 @@ impl Instructions {
             }
             if is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vnni")
             {
                 sets.push(Self(Set::Avx512));
@@ -74,6 +73,21 @@ impl Instructions {
     }
 }
 
+/// Calls the version of a function that these instructions allow.
+macro_rules! dispatch {
+    ($instructions:expr, $function:ident($($argument:expr),*)) => {
+        match $instructions.0 {
+            Set::Scalar => scalar::$function($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the processor has AVX2, by the invariant of `Set`.
+            Set::Avx2 => unsafe { avx2::$function($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the processor has these parts of AVX-512, by the invariant of `Set`.
+            Set::Avx512 => unsafe { avx512::$function($($argument),*) },
+        }
+    };
+}
+
 /// Adds to each of `sums` the sum of the elements `x`, each times the sign that its row of `signs`
 /// has for it.
 ///
@@ -86,13 +100,43 @@ pub(crate) fn add_signed_sums(
     sums: &mut [Goldilocks],
 ) {
     debug_assert_eq!(signs.len(), sums.len() * x.len().div_ceil(4));
-    match instructions.0 {
-        Set::Scalar => scalar::add_signed_sums(x, signs, sums),
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has AVX2, by the invariant of `Set`.
-        Set::Avx2 => unsafe { avx2::add_signed_sums(x, signs, sums) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has these parts of AVX-512, by the invariant of `Set`.
-        Set::Avx512 => unsafe { avx512::add_signed_sums(x, signs, sums) },
-    }
+    dispatch!(instructions, add_signed_sums(x, signs, sums));
+}
+
+/// `sums[i] += factor * x[i]`.
+pub(crate) fn add_multiple(
+    instructions: Instructions,
+    sums: &mut [Goldilocks],
+    x: &[Goldilocks],
+    factor: Goldilocks,
+) {
+    debug_assert_eq!(sums.len(), x.len());
+    dispatch!(instructions, add_multiple(sums, x, factor));
+}
+
+/// `x[i] *= factor`.
+pub(crate) fn scale(instructions: Instructions, x: &mut [Goldilocks], factor: Goldilocks) {
+    dispatch!(instructions, scale(x, factor));
+}
+
+/// `(a[i], b[i]) = (a[i] + b[i], factor * (a[i] - b[i]))`.
+pub(crate) fn mix_and_scale(
+    instructions: Instructions,
+    a: &mut [Goldilocks],
+    b: &mut [Goldilocks],
+    factor: Goldilocks,
+) {
+    debug_assert_eq!(a.len(), b.len());
+    dispatch!(instructions, mix_and_scale(a, b, factor));
+}
+
+/// `(a[i], b[i]) = (a[i] + factor * b[i], a[i] - factor * b[i])`.
+pub(crate) fn scale_and_mix(
+    instructions: Instructions,
+    a: &mut [Goldilocks],
+    b: &mut [Goldilocks],
+    factor: Goldilocks,
+) {
+    debug_assert_eq!(a.len(), b.len());
+    dispatch!(instructions, scale_and_mix(a, b, factor));
 }

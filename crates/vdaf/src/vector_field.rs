@@ -4,7 +4,7 @@
 use prio::field::{Field64, Field128, NttFriendlyFieldElement};
 
 use crate::goldilocks::Goldilocks;
-use crate::simd::Instructions;
+use crate::simd::{self, Instructions};
 
 /// The vectors of a call have equal lengths.
 pub(crate) trait VectorField: NttFriendlyFieldElement {
@@ -38,4 +38,20 @@ pub(crate) trait VectorField: NttFriendlyFieldElement {
 
 impl VectorField for Field64 {}
 impl VectorField for Field128 {}
-impl VectorField for Goldilocks {}
+impl VectorField for Goldilocks {
+    fn add_multiple(instructions: Instructions, sums: &mut [Self], x: &[Self], factor: Self) {
+        simd::add_multiple(instructions, sums, x, factor);
+    }
+
+    fn scale(instructions: Instructions, x: &mut [Self], factor: Self) {
+        simd::scale(instructions, x, factor);
+    }
+
+    fn mix_and_scale(instructions: Instructions, a: &mut [Self], b: &mut [Self], factor: Self) {
+        simd::mix_and_scale(instructions, a, b, factor);
+    }
+
+    fn scale_and_mix(instructions: Instructions, a: &mut [Self], b: &mut [Self], factor: Self) {
+        simd::scale_and_mix(instructions, a, b, factor);
+    }
+}

@@ -33,3 +33,30 @@ fn weighted_sum(x: &[Goldilocks], row: &[u8]) -> Goldilocks {
     }
     Goldilocks::from_u128(u128::from(low) + (u128::from(high) << 32))
 }
+
+/// See [`super::add_multiple`].
+pub(super) fn add_multiple(sums: &mut [Goldilocks], x: &[Goldilocks], factor: Goldilocks) {
+    for (sum, x) in sums.iter_mut().zip(x) {
+        *sum += *x * factor;
+    }
+}
+
+/// See [`super::scale`].
+pub(super) fn scale(x: &mut [Goldilocks], factor: Goldilocks) {
+    x.iter_mut().for_each(|x| *x *= factor);
+}
+
+/// See [`super::mix_and_scale`].
+pub(super) fn mix_and_scale(a: &mut [Goldilocks], b: &mut [Goldilocks], factor: Goldilocks) {
+    for (a, b) in a.iter_mut().zip(b) {
+        (*a, *b) = (*a + *b, factor * (*a - *b));
+    }
+}
+
+/// See [`super::scale_and_mix`].
+pub(super) fn scale_and_mix(a: &mut [Goldilocks], b: &mut [Goldilocks], factor: Goldilocks) {
+    for (a, b) in a.iter_mut().zip(b) {
+        let scaled = factor * *b;
+        (*a, *b) = (*a + scaled, *a - scaled);
+    }
+}

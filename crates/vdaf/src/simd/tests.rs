@@ -4,7 +4,7 @@ use prio::field::{Field64, FieldElement};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::{Instructions, add_signed_sums};
+use super::{Instructions, add_multiple, add_signed_sums, mix_and_scale, scale, scale_and_mix};
 use crate::goldilocks::Goldilocks;
 
 const P: u64 = Goldilocks::MODULUS;
@@ -82,5 +82,45 @@ fn signed_sums_do_not_overflow() {
             let x = vec![element; 5000];
             check_signed_sums(&x, &vec![signs; 2 * 1250], 2, 1);
         }
+    }
+}
+
+/// All operations on rows, with many pairs of edge elements.
+#[test]
+fn rows_of_all_lengths() {
+    let mut rng = ChaCha20Rng::seed_from_u64(21);
+    for length in (0..=40).chain([1000, 4001]) {
+        for factor in [0, 1, 2, 0xffff_ffff, 1 << 32, P - 1, rng.next_u64() % P] {
+            let (a, b) = (elements(&mut rng, length), elements(&mut rng, length));
+            check_rows(&a, &b, factor);
+        }
+    }
+}
+
+fn check_rows(a: &[u64], b: &[u64], factor: u64) {
+    let expect = |result: fn(Field64, Field64, Field64) -> Field64| -> Vec<Goldilocks> {
+        let elements = a.iter().zip(b).map(|(a, b)| {
+            u64::from(result(Field64::from(*a), Field64::from(*b), Field64::from(factor)))
+        });
+        elements.map(Goldilocks::from).collect()
+    };
+    for instructions in Instructions::available() {
+        let what = format!("{}, {} elements, factor {factor}", instructions.name(), a.len());
+        let (mut x, mut y, factor) = (ours(a), ours(b), Goldilocks::from(factor));
+        add_multiple(instructions, &mut x, &y, factor);
+        assert_eq!(x, expect(|a, b, factor| a + b * factor), "{what}");
+
+        scale(instructions, &mut y, factor);
+        assert_eq!(y, expect(|_, b, factor| b * factor), "{what}");
+
+        (x, y) = (ours(a), ours(b));
+        mix_and_scale(instructions, &mut x, &mut y, factor);
+        assert_eq!(x, expect(|a, b, _| a + b), "{what}");
+        assert_eq!(y, expect(|a, b, factor| factor * (a - b)), "{what}");
+
+        (x, y) = (ours(a), ours(b));
+        scale_and_mix(instructions, &mut x, &mut y, factor);
+        assert_eq!(x, expect(|a, b, factor| a + factor * b), "{what}");
+        assert_eq!(y, expect(|a, b, factor| a - factor * b), "{what}");
     }
 }
