@@ -6,8 +6,10 @@
 //! 2^64 = 2^32 - 1 and 2^96 = -1, and [`crate::simd`] works on the same memory. [`prio`](self::prio)
 //! implements `prio`'s traits, so that its proof system runs on both types with the same bytes.
 //!
-//! Elements are secret shares: no operation has a branch or an index that depends on one. Division
-//! and `pow` are for public values, as in `prio`.
+//! Elements are secret shares: no operation has a branch or an index that depends on one. So there
+//! is no comparison either. A compiler that sees `if a < b` or a mask that is made from it may well
+//! choose a branch, and did. Carries and borrows are computed from the bits instead. Division and
+//! `pow` are for public exponents, as in `prio`.
 
 mod prio;
 
@@ -45,12 +47,13 @@ impl Goldilocks {
         let (low, high) = (value as u64, (value >> 64) as u64);
         // value = low + 2^64 * middle + 2^96 * top
         let (middle, top) = (high & EPSILON, high >> 32);
-        let (difference, borrow) = low.overflowing_sub(top);
+        let difference = low.wrapping_sub(top);
         // After a borrow the difference is at least 2^64 - 2^32 + 1, so this does not wrap again.
-        let difference = difference.wrapping_sub(mask(borrow) & EPSILON);
-        let (sum, carry) = difference.overflowing_add((middle << 32) - middle);
+        let difference = difference.wrapping_sub(borrow(low, top, difference) & EPSILON);
+        let middle = (middle << 32) - middle;
+        let sum = difference.wrapping_add(middle);
         // After a carry the sum is at most 2^64 - 2^33, so this does not wrap either.
-        Self(reduce_once(sum.wrapping_add(mask(carry) & EPSILON)))
+        Self(reduce_once(sum.wrapping_add(carry(difference, middle, sum) & EPSILON)))
     }
 
     /// The integer below the modulus.
@@ -75,17 +78,30 @@ impl Goldilocks {
     }
 }
 
-/// All ones if true.
+/// All ones if `a + b` does not fit, where `sum` is what is left of it.
 #[inline(always)]
-const fn mask(condition: bool) -> u64 {
-    (condition as u64).wrapping_neg()
+const fn carry(a: u64, b: u64, sum: u64) -> u64 {
+    spread((a & b) | ((a | b) & !sum))
+}
+
+/// All ones if `a` is less than `b`, where `difference` is what is left of `a - b`.
+#[inline(always)]
+const fn borrow(a: u64, b: u64, difference: u64) -> u64 {
+    spread((!a & b) | (!(a ^ b) & difference))
+}
+
+/// The highest bit, in all places.
+#[inline(always)]
+const fn spread(bits: u64) -> u64 {
+    ((bits as i64) >> 63) as u64
 }
 
 /// Subtracts the modulus if the value is not below it. Any 64-bit integer is below twice the
 /// modulus.
 #[inline(always)]
 const fn reduce_once(value: u64) -> u64 {
-    value.wrapping_add(mask(value >= Goldilocks::MODULUS) & EPSILON)
+    let reduced = value.wrapping_add(EPSILON);
+    value.wrapping_add(carry(value, EPSILON, reduced) & EPSILON)
 }
 
 impl Add for Goldilocks {
@@ -93,18 +109,18 @@ impl Add for Goldilocks {
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        let (sum, carry) = self.0.overflowing_add(other.0);
-        Self(sum.wrapping_add(mask(carry | (sum >= Self::MODULUS)) & EPSILON))
+        self - Self(Self::MODULUS - other.0)
     }
 }
 
 impl Sub for Goldilocks {
     type Output = Self;
 
+    /// `other` may be the modulus.
     #[inline(always)]
     fn sub(self, other: Self) -> Self {
-        let (difference, borrow) = self.0.overflowing_sub(other.0);
-        Self(difference.wrapping_sub(mask(borrow) & EPSILON))
+        let difference = self.0.wrapping_sub(other.0);
+        Self(difference.wrapping_sub(borrow(self.0, other.0, difference) & EPSILON))
     }
 }
 

@@ -88,11 +88,7 @@ macro_rules! dispatch {
     };
 }
 
-/// Adds to each of `sums` the sum of the elements `x`, each times the sign that its row of `signs`
-/// has for it.
-///
-/// A row is `x.len().div_ceil(4)` bytes. A sign is two bits, the low bits of a byte first: `00` is
-/// -1, `11` is 1, and the others are 0. Bits after the last sign mean nothing.
+/// See `VectorField`.
 pub(crate) fn add_signed_sums(
     instructions: Instructions,
     x: &[Goldilocks],
@@ -103,7 +99,7 @@ pub(crate) fn add_signed_sums(
     dispatch!(instructions, add_signed_sums(x, signs, sums));
 }
 
-/// `sums[i] += factor * x[i]`.
+/// See `VectorField`.
 pub(crate) fn add_multiple(
     instructions: Instructions,
     sums: &mut [Goldilocks],
@@ -114,12 +110,12 @@ pub(crate) fn add_multiple(
     dispatch!(instructions, add_multiple(sums, x, factor));
 }
 
-/// `x[i] *= factor`.
+/// See `VectorField`.
 pub(crate) fn scale(instructions: Instructions, x: &mut [Goldilocks], factor: Goldilocks) {
     dispatch!(instructions, scale(x, factor));
 }
 
-/// `(a[i], b[i]) = (a[i] + b[i], factor * (a[i] - b[i]))`.
+/// See `VectorField`.
 pub(crate) fn mix_and_scale(
     instructions: Instructions,
     a: &mut [Goldilocks],
@@ -130,7 +126,7 @@ pub(crate) fn mix_and_scale(
     dispatch!(instructions, mix_and_scale(a, b, factor));
 }
 
-/// `(a[i], b[i]) = (a[i] + factor * b[i], a[i] - factor * b[i])`.
+/// See `VectorField`.
 pub(crate) fn scale_and_mix(
     instructions: Instructions,
     a: &mut [Goldilocks],

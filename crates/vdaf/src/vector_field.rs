@@ -1,13 +1,27 @@
 //! Arithmetic on whole vectors of a field. `prio`'s fields do it element by element; [`Goldilocks`]
 //! has [`crate::simd`].
 
+mod lanes;
+
 use prio::field::{Field64, Field128, NttFriendlyFieldElement};
 
 use crate::goldilocks::Goldilocks;
 use crate::simd::{self, Instructions};
 
-/// The vectors of a call have equal lengths.
-pub(crate) trait VectorField: NttFriendlyFieldElement {
+/// The vectors of a call have equal lengths. Nothing here has a branch or an index that depends on
+/// an element.
+pub(crate) trait VectorField:
+    NttFriendlyFieldElement<Integer: From<u64> + Into<u128>>
+{
+    /// Adds to each of `sums` the sum of the elements `x`, each times the sign that its row of
+    /// `signs` has for it.
+    ///
+    /// A row is `x.len().div_ceil(4)` bytes. A sign is two bits, the lowest of a byte first: `00` is
+    /// -1, `11` is 1, and the others are 0. Bits after the last sign mean nothing.
+    fn add_signed_sums(_: Instructions, x: &[Self], signs: &[u8], sums: &mut [Self]) {
+        lanes::add_signed_sums(x, signs, sums);
+    }
+
     /// `sums[i] += factor * x[i]`.
     fn add_multiple(_: Instructions, sums: &mut [Self], x: &[Self], factor: Self) {
         for (sum, x) in sums.iter_mut().zip(x) {
@@ -39,6 +53,10 @@ pub(crate) trait VectorField: NttFriendlyFieldElement {
 impl VectorField for Field64 {}
 impl VectorField for Field128 {}
 impl VectorField for Goldilocks {
+    fn add_signed_sums(instructions: Instructions, x: &[Self], signs: &[u8], sums: &mut [Self]) {
+        simd::add_signed_sums(instructions, x, signs, sums);
+    }
+
     fn add_multiple(instructions: Instructions, sums: &mut [Self], x: &[Self], factor: Self) {
         simd::add_multiple(instructions, sums, x, factor);
     }
