@@ -29,3 +29,6 @@ pub(crate) use instance::{Instance, PublicShare, SeedShare, Seeds, VerifyState};
 pub use parameters::PineField;
 pub(crate) use parameters::{Parameters, optimal_chunk_lengths};
 pub(crate) use randomness::is_valid_context;
+
+#[cfg(test)]
+mod tests;

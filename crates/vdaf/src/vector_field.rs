@@ -73,3 +73,45 @@ impl VectorField for Goldilocks {
         simd::scale_and_mix(instructions, a, b, factor);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Those of [`Goldilocks`] are tested with `simd`.
+    fn check_signed_sums<F: VectorField>() {
+        let mut rng = ChaCha20Rng::seed_from_u64(4);
+        for length in [0_usize, 1, 2, 3, 4, 5, 8, 30, 1_001] {
+            let element = |integer: u64| F::from(F::Integer::from(integer));
+            let mut x: Vec<F> = (0..length).map(|_| element(rng.next_u64() >> 1)).collect();
+            // The largest element is among them.
+            x.iter_mut().take(1).for_each(|x| *x = F::zero() - F::one());
+            let mut signs = vec![0; 3 * length.div_ceil(4)];
+            rng.fill_bytes(&mut signs);
+            let sum = |row: &[u8]| {
+                x.iter().enumerate().fold(F::one(), |sum, (at, element)| {
+                    match row[at / 4] >> (2 * (at % 4)) & 3 {
+                        0 => sum - *element,
+                        3 => sum + *element,
+                        _ => sum,
+                    }
+                })
+            };
+            let rows = signs.chunks(length.div_ceil(4).max(1));
+            let expected: Vec<F> =
+                rows.map(sum).chain(std::iter::repeat(F::one())).take(3).collect();
+            let mut sums = [F::one(); 3];
+            F::add_signed_sums(Instructions::SCALAR, &x, &signs, &mut sums);
+            assert_eq!(sums.as_slice(), expected, "{length}");
+        }
+    }
+
+    #[test]
+    fn signed_sums() {
+        check_signed_sums::<Field64>();
+        check_signed_sums::<Field128>();
+    }
+}

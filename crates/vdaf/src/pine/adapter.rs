@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prio::field::{Field128, FieldElementWithInteger};
+use prio::field::Field128;
 use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
@@ -112,34 +112,35 @@ impl<F: ShareField> Adapter<F> {
         Ok(outbound)
     }
 
-    /// Verifies, and compares the joint-randomness parts that this aggregator computed from its own
-    /// share with its parts in the public share. So it does before it says anything.
+    /// Compares the joint-randomness parts that this aggregator computes from its own share with its
+    /// parts in the public share, before it says anything; then verifies.
     ///
     /// Without this, a client could make one aggregator accept what the other rejects: see
-    /// `check_own_part` of Prio3. Here two parts have to agree.
+    /// `check_own_part` of Prio3. With PINE it would even be easy. All dot products of a vector of
+    /// zeros are zero, whatever the signs, so that its proofs hold if the aggregators disagree about
+    /// the first stage.
     fn verify_init(
         &self,
         params: &VerifyParams<'_>,
         agg_id: u8,
         nonce: &[u8; 16],
         public_share: &PublicShare,
-        input_share: InputShare<F>,
+        share: InputShare<F>,
     ) -> Result<(VerifyState<F>, VerifierShare<F>), VerifyError> {
-        let (state, share) = self
-            .instance
-            .verify_init(params.verify_key, params.ctx, agg_id, nonce, public_share, input_share)
-            .map_err(|_| VerifyError::QueryRandomness)?;
+        let own = self.instance.parts(params.ctx, agg_id, nonce, &share);
         let id = usize::from(agg_id);
-        let own = [Some(&share.wr_part), Some(&share.vf_part)];
-        if own == [public_share.wr_parts.get(id), public_share.vf_parts.get(id)] {
-            Ok((state, share))
-        } else {
-            Err(VerifyError::JointRandomness)
+        let claimed = [public_share.wr_parts.get(id), public_share.vf_parts.get(id)];
+        if claimed != [Some(&own.wr), Some(&own.vf)] {
+            return Err(VerifyError::JointRandomness);
         }
+        let common = (params.verify_key, params.ctx, nonce);
+        self.instance
+            .verify_init(common, agg_id, public_share, share, own)
+            .map_err(|_| VerifyError::QueryRandomness)
     }
 }
 
-impl<F: ShareField + FieldElementWithInteger> Vdaf for Adapter<F> {
+impl<F: ShareField> Vdaf for Adapter<F> {
     fn config(&self) -> &VdafConfig {
         &self.config
     }
@@ -353,5 +354,33 @@ fn accumulate<F: ShareField>(accumulator: &mut [F], output: &[F]) {
     debug_assert_eq!(accumulator.len(), output.len());
     for (sum, element) in accumulator.iter_mut().zip(output) {
         *sum += *element;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Broken random numbers must not make an endless loop.
+    #[test]
+    fn attempts_are_bounded() {
+        let mut made = 0;
+        let failed = attempts::<()>(|| {
+            made += 1;
+            Err(ShardFailure::Checks)
+        });
+        assert!(matches!(failed, Err(ShardError::Attempts(ATTEMPTS))));
+        assert_eq!(made, ATTEMPTS);
+
+        let mut outcomes = [Err(ShardFailure::Checks), Ok(7)].into_iter();
+        assert_eq!(attempts(|| outcomes.next().unwrap()).unwrap(), 7);
+
+        // Another failure would not go away.
+        let mut made = 0;
+        let failed = attempts::<()>(|| {
+            made += 1;
+            Err(ShardFailure::Measurement)
+        });
+        assert!(matches!((failed, made), (Err(ShardError::Internal(_)), 1)));
     }
 }

@@ -59,7 +59,8 @@ pub(crate) struct VerifyState<F: ShareField> {
     pub(crate) seeds: Seeds,
 }
 
-/// The joint randomness of both stages. The helper's message consists of it.
+/// A seed for each stage: the joint randomness, of which the helper's message consists; or an
+/// aggregator's parts of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seeds {
     pub(crate) wr: Seed,
@@ -69,8 +70,7 @@ pub(crate) struct Seeds {
 /// What an aggregator tells the other.
 pub(crate) struct VerifierShare<F> {
     pub(crate) verifiers: Vec<F>,
-    pub(crate) wr_part: Seed,
-    pub(crate) vf_part: Seed,
+    pub(crate) parts: Seeds,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -196,24 +196,34 @@ impl<F: ShareField> Instance<F> {
         }
     }
 
-    /// The only error is query randomness at a root of unity: the lengths are those of `self`.
-    pub(crate) fn verify_init(
+    /// An aggregator's joint-randomness parts, from its own share.
+    pub(crate) fn parts(
         &self,
-        verify_key: &Seed,
         ctx: &[u8],
         agg_id: u8,
         nonce: &[u8; 16],
-        public_share: &PublicShare,
-        mut share: InputShare<F>,
-    ) -> Result<(VerifyState<F>, VerifierShare<F>), FlpError> {
+        share: &InputShare<F>,
+    ) -> Seeds {
         let derivation = self.derivation(ctx);
         let (first, rest) = share.measurement.split_at(self.parameters.first_len());
-        let mut wr_hash = derivation.part(Stage::Wr, &share.wr_blind, agg_id, nonce);
-        let mut vf_hash = derivation.part(Stage::Vf, &share.vf_blind, agg_id, nonce);
-        absorb(&mut [&mut wr_hash, &mut vf_hash], first);
-        absorb(&mut [&mut vf_hash], rest);
-        let (wr_part, vf_part) = (wr_hash.finish(), vf_hash.finish());
+        let mut wr = derivation.part(Stage::Wr, &share.wr_blind, agg_id, nonce);
+        let mut vf = derivation.part(Stage::Vf, &share.vf_blind, agg_id, nonce);
+        absorb(&mut [&mut wr, &mut vf], first);
+        absorb(&mut [&mut vf], rest);
+        Seeds { wr: wr.finish(), vf: vf.finish() }
+    }
 
+    /// Verifies a share whose parts are `own`. The only error is query randomness at a root of
+    /// unity: the lengths are those of `self`.
+    pub(crate) fn verify_init(
+        &self,
+        (verify_key, ctx, nonce): (&Seed, &[u8], &[u8; 16]),
+        agg_id: u8,
+        public_share: &PublicShare,
+        mut share: InputShare<F>,
+        own: Seeds,
+    ) -> Result<(VerifyState<F>, VerifierShare<F>), FlpError> {
+        let derivation = self.derivation(ctx);
         // The client said what the other's part is; an aggregator takes its own from its share.
         let seed = |stage, parts: &[Seed; 2], own| {
             let parts: [Seed; 2] =
@@ -221,8 +231,8 @@ impl<F: ShareField> Instance<F> {
             derivation.joint_seed(stage, &parts)
         };
         let seeds = Seeds {
-            wr: seed(Stage::Wr, &public_share.wr_parts, wr_part),
-            vf: seed(Stage::Vf, &public_share.vf_parts, vf_part),
+            wr: seed(Stage::Wr, &public_share.wr_parts, own.wr),
+            vf: seed(Stage::Vf, &public_share.vf_parts, own.vf),
         };
         let results = self.check_results(&derivation, &seeds.wr, &share.measurement);
         let query_randomness =
@@ -235,7 +245,7 @@ impl<F: ShareField> Instance<F> {
         output.truncate(self.parameters.dimension);
         output.shrink_to_fit();
         let state = VerifyState { output, seeds };
-        Ok((state, VerifierShare { verifiers, wr_part, vf_part }))
+        Ok((state, VerifierShare { verifiers, parts: own }))
     }
 
     /// Decides from the shares of both aggregators, the leader's first.
@@ -261,8 +271,8 @@ impl<F: ShareField> Instance<F> {
         }
         let derivation = self.derivation(ctx);
         Ok(Seeds {
-            wr: derivation.joint_seed(Stage::Wr, &[leader.wr_part, helper.wr_part]),
-            vf: derivation.joint_seed(Stage::Vf, &[leader.vf_part, helper.vf_part]),
+            wr: derivation.joint_seed(Stage::Wr, &[leader.parts.wr, helper.parts.wr]),
+            vf: derivation.joint_seed(Stage::Vf, &[leader.parts.vf, helper.parts.vf]),
         })
     }
 

@@ -54,8 +54,7 @@ impl<F: ShareField> InputShare<F> {
 impl<F: ShareField> VerifierShare<F> {
     pub(crate) fn encode_into(&self, bytes: &mut Vec<u8>) {
         encode_elements(&self.verifiers, bytes);
-        bytes.extend(self.wr_part);
-        bytes.extend(self.vf_part);
+        self.parts.encode_into(bytes);
     }
 }
 
@@ -82,9 +81,9 @@ impl<F: ShareField> Instance<F> {
     }
 
     pub(crate) fn decode_verifier_share(&self, bytes: &[u8]) -> Option<VerifierShare<F>> {
-        let (verifiers, bytes) = bytes.split_at_checked(self.verifiers_len() * F::ENCODED_SIZE)?;
-        let [wr_part, vf_part] = seeds(bytes)?;
-        Some(VerifierShare { verifiers: decode_elements(verifiers)?, wr_part, vf_part })
+        let (verifiers, parts) = bytes.split_at_checked(self.verifiers_len() * F::ENCODED_SIZE)?;
+        let parts = Seeds::decode(parts)?;
+        Some(VerifierShare { verifiers: decode_elements(verifiers)?, parts })
     }
 }
 

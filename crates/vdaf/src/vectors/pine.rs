@@ -163,9 +163,10 @@ impl<F: ShareField> Subject for PineSubject<F> {
                 .map(|share| self.instance.expand(ctx, agg_id, &share)),
         };
         let share = share.ok_or("malformed input share")?;
+        let own = self.instance.parts(ctx, agg_id, nonce, &share);
         let (state, share) = self
             .instance
-            .verify_init(verify_key, ctx, agg_id, nonce, &public_share, share)
+            .verify_init((verify_key, ctx, nonce), agg_id, &public_share, share, own)
             .map_err(|e| e.to_string())?;
         let mut bytes = Vec::new();
         share.encode_into(&mut bytes);
