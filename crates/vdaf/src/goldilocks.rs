@@ -49,11 +49,11 @@ impl Goldilocks {
         let (middle, top) = (high & EPSILON, high >> 32);
         let difference = low.wrapping_sub(top);
         // After a borrow the difference is at least 2^64 - 2^32 + 1, so this does not wrap again.
-        let difference = difference.wrapping_sub(borrow(low, top, difference) & EPSILON);
+        let difference = difference.wrapping_sub(borrow(low, top, difference));
         let middle = (middle << 32) - middle;
         let sum = difference.wrapping_add(middle);
         // After a carry the sum is at most 2^64 - 2^33, so this does not wrap either.
-        Self(reduce_once(sum.wrapping_add(carry(difference, middle, sum) & EPSILON)))
+        Self(reduce_once(sum.wrapping_add(carry(difference, middle, sum))))
     }
 
     /// The integer below the modulus.
@@ -78,22 +78,22 @@ impl Goldilocks {
     }
 }
 
-/// All ones if `a + b` does not fit, where `sum` is what is left of it.
+/// What `a + b` lost, modulo p, if `sum` is what is left of it: 2^64 or nothing.
 #[inline(always)]
 const fn carry(a: u64, b: u64, sum: u64) -> u64 {
-    spread((a & b) | ((a | b) & !sum))
+    if_highest((a & b) | ((a | b) & !sum))
 }
 
-/// All ones if `a` is less than `b`, where `difference` is what is left of `a - b`.
+/// What `a - b` gained, modulo p, if `difference` is what came of it: 2^64 or nothing.
 #[inline(always)]
 const fn borrow(a: u64, b: u64, difference: u64) -> u64 {
-    spread((!a & b) | (!(a ^ b) & difference))
+    if_highest((!a & b) | (!(a ^ b) & difference))
 }
 
-/// The highest bit, in all places.
+/// 2^64 modulo p if the highest bit is set, and otherwise zero.
 #[inline(always)]
-const fn spread(bits: u64) -> u64 {
-    ((bits as i64) >> 63) as u64
+const fn if_highest(bits: u64) -> u64 {
+    ((bits as i64) >> 63) as u64 & EPSILON
 }
 
 /// Subtracts the modulus if the value is not below it. Any 64-bit integer is below twice the
@@ -101,7 +101,7 @@ const fn spread(bits: u64) -> u64 {
 #[inline(always)]
 const fn reduce_once(value: u64) -> u64 {
     let reduced = value.wrapping_add(EPSILON);
-    value.wrapping_add(carry(value, EPSILON, reduced) & EPSILON)
+    value.wrapping_add(carry(value, EPSILON, reduced))
 }
 
 impl Add for Goldilocks {
@@ -120,7 +120,7 @@ impl Sub for Goldilocks {
     #[inline(always)]
     fn sub(self, other: Self) -> Self {
         let difference = self.0.wrapping_sub(other.0);
-        Self(difference.wrapping_sub(borrow(self.0, other.0, difference) & EPSILON))
+        Self(difference.wrapping_sub(borrow(self.0, other.0, difference)))
     }
 }
 
