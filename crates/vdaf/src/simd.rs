@@ -16,6 +16,8 @@ mod scalar;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blocks::ROWS;
+
 use crate::goldilocks::Goldilocks;
 
 /// Instructions that this processor has.

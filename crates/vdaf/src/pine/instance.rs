@@ -9,15 +9,11 @@ use super::encoding::{encode_vector, push_checks};
 use super::randomness::{Derivation, Part, SEED, Seed, Stage, absorb};
 use crate::aggregate_share::{ShareField, wipe};
 use crate::proof::{prove, query};
-use crate::simd::Instructions;
+use crate::simd::{Instructions, ROWS};
 
 /// Seeds that sharding takes: the helper's share and two blinds, the leader's two blinds, and the
 /// prover's.
 pub(crate) const RAND_LEN: usize = 6 * SEED;
-
-/// Wraparound checks whose signs are in memory at the same time, a quarter of a byte for each
-/// element.
-const CHECKS_AT_ONCE: usize = 10;
 
 /// PINE over one field.
 #[derive(Clone, Debug)]
@@ -307,10 +303,11 @@ impl<F: ShareField> Instance<F> {
         let mut stream = derivation.signs(seed);
         let vector = &encoded[..self.parameters.dimension];
         let mut results = vec![F::zero(); self.parameters.wr_checks];
-        // Every check starts with a fresh byte.
+        // The signs of a few checks at a time, a quarter of a byte each. A check starts with a fresh
+        // byte.
         let row_length = vector.len().div_ceil(4);
-        let mut signs = vec![0; row_length * results.len().min(CHECKS_AT_ONCE)];
-        for sums in results.chunks_mut(CHECKS_AT_ONCE) {
+        let mut signs = vec![0; row_length * results.len().min(ROWS)];
+        for sums in results.chunks_mut(ROWS) {
             let signs = &mut signs[..row_length * sums.len()];
             stream.fill_bytes(signs);
             F::add_signed_sums(self.instructions, vector, signs, sums);

@@ -8,6 +8,8 @@
 
 use crate::goldilocks::Goldilocks;
 
+/// Rows that are worked on at once. Their sums stay in registers, of which AVX2 has 16.
+pub(crate) const ROWS: usize = 10;
 /// Elements of a block. With the sign, a sum over a block is below 255 * 1024 in absolute value.
 pub(super) const LENGTH: usize = 1024;
 /// The bytes of the signs of a block.

@@ -4,10 +4,8 @@ use std::arch::x86_64::*;
 
 use super::field::{LANES, load as load_elements};
 use crate::goldilocks::Goldilocks;
-use crate::simd::blocks::{self, Block, ByteSums, LENGTH, PackedSigns};
+use crate::simd::blocks::{self, Block, ByteSums, LENGTH, PackedSigns, ROWS};
 
-/// Rows that are worked on at once: their sums stay in registers.
-const ROWS: usize = 8;
 /// Vectors after which sums of 16 bits are widened: 64 * 2 * 255 is below 2^15.
 const STEPS: usize = 64;
 

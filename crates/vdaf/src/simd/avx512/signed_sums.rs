@@ -4,10 +4,7 @@ use std::arch::x86_64::*;
 
 use super::field::{LANES, load as load_elements};
 use crate::goldilocks::Goldilocks;
-use crate::simd::blocks::{self, Block, ByteSums, LENGTH, PackedSigns};
-
-/// Rows that are worked on at once: their sums stay in registers.
-const ROWS: usize = 20;
+use crate::simd::blocks::{self, Block, ByteSums, LENGTH, PackedSigns, ROWS};
 
 /// See [`crate::simd::add_signed_sums`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
