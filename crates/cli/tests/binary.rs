@@ -198,6 +198,23 @@ fn vectors_pass_or_say_where_they_differ() {
     assert!(report["verdicts"][2]["difference"].as_str().unwrap().contains("read"), "{report}");
 }
 
+/// What is not implemented is neither passed nor failed.
+#[test]
+fn vectors_of_what_is_not_implemented_are_said_not_to_be_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("Pine32HmacSha256Aes128_0.json");
+    let old = serde_json::json!({
+        "shares": 2, "prep": [], "agg_shares": [], "agg_result": [], "field": "Field32",
+    });
+    fs::write(&path, old.to_string()).unwrap();
+    let output = sotto(&["vectors", "check", text(&path)]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("skip "), "{}", stdout(&output));
+    let report = json(&sotto(&["vectors", "check", text(&path), "--json"]));
+    assert_eq!([&report["passed"], &report["failed"], &report["unsupported"]], [0, 0, 1]);
+    assert_eq!(report["verdicts"][0]["pass"], false);
+}
+
 #[test]
 fn token_vectors_pass_or_say_where_they_differ() {
     let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/tokens_0004/tokens_0004.json");

@@ -260,6 +260,8 @@ mod tests {
         assert_eq!(read(VdafConfig::multihot_count_vec(2, 1), json!([true, "0"])), vector);
         let vector = Measurement::L1BoundSum(vec![1, 2]);
         assert_eq!(read(VdafConfig::l1_bound_sum(2, 3), json!(["1", 2])), vector);
+        let vector = Measurement::Vector(vec![-3, 4, 0]);
+        assert_eq!(read(VdafConfig::pine64(3, 5), json!([-3, "4", 0])), vector);
     }
 
     #[test]
@@ -278,6 +280,10 @@ mod tests {
             (VdafConfig::histogram(9), json!(4_294_967_296u64)),
             (VdafConfig::multihot_count_vec(2, 1), json!([true, true])),
             (VdafConfig::l1_bound_sum(2, 3), json!([2, 2])),
+            (VdafConfig::pine64(2, 3), json!([3, -41])),
+            (VdafConfig::pine64(2, 3), json!([1, 1, 1])),
+            (VdafConfig::pine64(2, 3), json!([1, 0.5])),
+            (VdafConfig::pine64(2, 3), json!([1, "+1"])),
         ] {
             let error = Measurement::parse(&config, &value).unwrap_err().to_string();
             assert!(!error.contains("41"), "{error}");

@@ -25,7 +25,7 @@ mod randomness;
 pub(crate) use adapter::{build, signed};
 pub(crate) use encoding::squared_norm;
 pub use fixed_point::{FixedPointError, to_fixed_point};
-pub(crate) use instance::{Instance, PublicShare, SeedShare, Seeds, VerifyState};
+pub(crate) use instance::{Instance, PublicShare, RAND_LEN, SeedShare, Seeds, VerifyState};
 pub use parameters::PineField;
 pub(crate) use parameters::{Parameters, optimal_chunk_lengths};
 pub(crate) use randomness::is_valid_context;

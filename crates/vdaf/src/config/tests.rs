@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn all() -> [VdafConfig; 6] {
+fn all() -> [VdafConfig; 8] {
     [
         VdafConfig::count(),
         VdafConfig::sum(255),
@@ -10,6 +10,8 @@ fn all() -> [VdafConfig; 6] {
         VdafConfig::histogram(256),
         VdafConfig::multihot_count_vec(1000, 50),
         VdafConfig::l1_bound_sum(1000, 255),
+        VdafConfig::pine64(1000, 1 << 15),
+        VdafConfig::pine128(1_000_000, 1 << 63),
     ]
 }
 
@@ -26,6 +28,8 @@ fn binary_encodings() {
         (4, "0000010000000012"),
         (5, "000003e8000000210000000000000032"),
         (7, "000003e800000000000000ff00000040"),
+        (0xFFFF_0064, "000003e800000000000080000000002500000021"),
+        (0xFFFF_0128, "000f4240800000000000000000000074000007a5"),
     ];
     assert_eq!(hex, expected.map(|(vdaf_type, hex)| (vdaf_type, hex.to_owned())));
 }
@@ -42,7 +46,7 @@ fn binary_round_trip_and_wrong_lengths() {
             assert!(VdafConfig::decode(config.vdaf_type(), shorter).is_err());
         }
     }
-    for unknown in [0, 6, 8, 0xFFFF_1003] {
+    for unknown in [0, 6, 8, 0xFFFF_0065, 0xFFFF_1003, u32::MAX] {
         assert_eq!(VdafConfig::decode(unknown, b""), Err(ConfigError::UnknownType(unknown)));
     }
 }
@@ -52,6 +56,11 @@ fn readable_form() {
     let written: Vec<Value> = all().map(|c| serde_json::to_value(c).unwrap()).into();
     assert_eq!(written[0], json!({"type": "Prio3Count"}));
     assert_eq!(written[3], json!({"type": "Prio3Histogram", "length": 256, "chunk_length": 18}));
+    let pine = json!({
+        "type": "Pine64", "dimension": 1000, "norm_bound": 32_768,
+        "chunk_length": 37, "chunk_length_norm_equality": 33,
+    });
+    assert_eq!(written[6], pine);
     for (config, written) in all().into_iter().zip(written) {
         assert_eq!(serde_json::from_value::<VdafConfig>(written).unwrap(), config);
     }
@@ -69,6 +78,20 @@ fn readable_form_takes_strings_and_fills_in_the_chunk_length() {
     assert_eq!(read(strings).unwrap(), VdafConfig::sum_vec(1000, 1));
     let given = json!({"type": "Prio3Histogram", "length": "8", "chunk_length": "3"});
     let expected = VdafConfig::Prio3Histogram { length: 8, chunk_length: 3 };
+    assert_eq!(read(given).unwrap(), expected);
+    let pine = json!({"type": "Pine128", "dimension": "20", "norm_bound": "128"});
+    assert_eq!(read(pine).unwrap(), VdafConfig::pine128(20, 128));
+    let given = json!({
+        "type": "Pine64", "dimension": 20, "norm_bound": 128,
+        "chunk_length": 150, "chunk_length_norm_equality": 7,
+    });
+    let expected = VdafConfig::Pine {
+        field: PineField::Field64,
+        dimension: 20,
+        norm_bound: 128,
+        chunk_length: 150,
+        chunk_length_norm_equality: 7,
+    };
     assert_eq!(read(given).unwrap(), expected);
     // A given value is kept, for `build` to check.
     let given = json!({"type": "Prio3Histogram", "length": 256, "chunk_length": 2});
@@ -146,6 +169,12 @@ fn degenerate_and_enormous_parameters_are_refused() {
         VdafConfig::l1_bound_sum(4, 0),
         VdafConfig::l1_bound_sum(u32::MAX, u64::MAX),
         VdafConfig::l1_bound_sum(1 << 18, 1),
+        VdafConfig::pine64(0, 1),
+        VdafConfig::pine64(1, 0),
+        VdafConfig::pine64(1, (1 << 31) + 1),
+        VdafConfig::pine128(1, (1 << 63) + 1),
+        VdafConfig::pine64((1 << 20) + 1, 1),
+        VdafConfig::pine64(u32::MAX, u64::MAX),
     ];
     for config in refused {
         let error = config.build().unwrap_err();
@@ -165,5 +194,54 @@ fn degenerate_and_enormous_parameters_are_refused() {
     for config in largest {
         let sizes = config.build().unwrap().sizes();
         assert!(sizes.leader_share < 4_400_000, "{config:?}: {sizes:?}");
+    }
+}
+
+/// Reports of PINE are as long as their vector, and little longer.
+#[test]
+fn pine_has_a_limit_of_its_own() {
+    for (config, element) in [
+        (VdafConfig::pine64(MAX_DIMENSION, 1 << 31), 8),
+        (VdafConfig::pine128(MAX_DIMENSION, 1 << 63), 16),
+    ] {
+        let sizes = config.build().unwrap().sizes();
+        let vector = element * MAX_DIMENSION as usize;
+        assert!(sizes.leader_share < vector + vector / 50, "{config:?}: {sizes:?}");
+    }
+}
+
+/// By trying all of them.
+#[test]
+fn the_chunk_lengths_of_pine_make_the_shortest_reports() {
+    for dimension in [1, 2, 30, 100, 250, 1_000] {
+        let config = VdafConfig::pine64(dimension, 1 << 10);
+        let optimal = config.build().unwrap().sizes().leader_share;
+        let VdafConfig::Pine { field, norm_bound, chunk_length, .. } = config else { panic!() };
+        for chunk_length_norm_equality in 1..=dimension {
+            let other = VdafConfig::Pine {
+                field,
+                dimension,
+                norm_bound,
+                chunk_length,
+                chunk_length_norm_equality,
+            };
+            let (_, parameters) = other.pine_parameters().unwrap();
+            let size = pine::build(other, field, parameters, Instructions::SCALAR)
+                .unwrap()
+                .sizes()
+                .leader_share;
+            assert!(size >= optimal, "{dimension}: {chunk_length_norm_equality}");
+        }
+    }
+    let VdafConfig::Pine { chunk_length, .. } = VdafConfig::pine64(1, 1 << 15) else { panic!() };
+    assert_eq!(chunk_length, 37);
+    for bad in [14, 61, u32::MAX] {
+        let mut config = VdafConfig::pine64(100, 1 << 15);
+        if let VdafConfig::Pine { chunk_length_norm_equality, .. } = &mut config {
+            // From 15 to 60 is accepted.
+            *chunk_length_norm_equality = bad;
+        }
+        let error = config.build().unwrap_err().to_string();
+        assert!(error.contains("chunk_length_norm_equality"), "{error}");
     }
 }

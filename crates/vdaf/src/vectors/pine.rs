@@ -41,7 +41,7 @@ impl Stated {
     }
 
     /// Test vectors use small numbers of everything; any number of checks is allowed.
-    fn checked(&self, vdaf: &str) -> Result<(PineField, Parameters), VectorFailure> {
+    pub(super) fn checked(&self, vdaf: &str) -> Result<(PineField, Parameters), VectorFailure> {
         let error = |error: &str| VectorFailure::Parameters {
             vdaf: vdaf.to_owned(),
             error: error.to_owned(),
@@ -124,7 +124,7 @@ fn on_every_path<F: ShareField>(
     Ok(counts)
 }
 
-pub(super) struct PineSubject<F> {
+struct PineSubject<F> {
     stated: Stated,
     instance: Instance<F>,
 }
