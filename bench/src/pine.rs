@@ -28,6 +28,9 @@ const CTX: &[u8] = b"benchmark";
 const NONCE: [u8; 16] = [19; 16];
 const PARAMS: VerifyParams<'_> = VerifyParams { verify_key: &[7; 32], ctx: CTX, agg_param: b"" };
 
+/// Below this, what a step needs drowns in the granularity of the kernel's counters.
+const LEAST_FOR_MEMORY: u32 = 100_000;
+
 /// The goals, for this dimension, in milliseconds.
 const GOAL_DIMENSION: u32 = 100_000;
 const GOAL_SHARD_MS: f64 = 60.0;
@@ -69,7 +72,7 @@ struct Figures {
     leader_message_bytes: usize,
     /// The leader's share beyond 8 bytes per element.
     overhead: f64,
-    peak_bytes: Peaks,
+    peak_bytes: Option<Peaks>,
 }
 
 /// Beyond what the process has before: the inputs, and the code.
@@ -178,6 +181,13 @@ fn measure(dimension: u32, quick: bool) -> Result<Figures> {
         Times { instructions: name, shard_ms, leader_ms, helper_ms }
     });
     let peak = |step| memory::in_own_process(step, dimension);
+    let peaks = || -> Result<Peaks> {
+        Ok(Peaks {
+            shard: peak(Step::Shard)?,
+            leader: peak(Step::Leader)?,
+            helper: peak(Step::Helper)?,
+        })
+    };
     Ok(Figures {
         dimension,
         times: times.collect(),
@@ -185,11 +195,7 @@ fn measure(dimension: u32, quick: bool) -> Result<Figures> {
         helper_share_bytes: sizes.helper_share,
         leader_message_bytes: sizes.leader_message,
         overhead: sizes.leader_share as f64 / (8.0 * f64::from(dimension)) - 1.0,
-        peak_bytes: Peaks {
-            shard: peak(Step::Shard)?,
-            leader: peak(Step::Leader)?,
-            helper: peak(Step::Helper)?,
-        },
+        peak_bytes: (dimension >= LEAST_FOR_MEMORY).then(peaks).transpose()?,
     })
 }
 
@@ -229,7 +235,8 @@ fn print(all: &[Figures]) {
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
     for figures in all {
-        let peak = |bytes: u64| {
+        let peak = |of: fn(Peaks) -> u64| {
+            let Some(bytes) = figures.peak_bytes.map(of) else { return String::new() };
             let per_element = bytes as f64 / f64::from(figures.dimension);
             format!("{:.1} MB, {per_element:.0} bytes each", bytes as f64 / 1e6)
         };
@@ -240,9 +247,9 @@ fn print(all: &[Figures]) {
             figures.overhead * 100.0,
             figures.helper_share_bytes,
             figures.leader_message_bytes,
-            peak(figures.peak_bytes.shard),
-            peak(figures.peak_bytes.leader),
-            peak(figures.peak_bytes.helper),
+            peak(|peaks| peaks.shard),
+            peak(|peaks| peaks.leader),
+            peak(|peaks| peaks.helper),
         );
     }
     for figures in all.iter().filter(|figures| figures.dimension == GOAL_DIMENSION) {
