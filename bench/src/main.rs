@@ -1,10 +1,10 @@
-//! Benchmarks: `cargo xtask bench aggregate | scale | account | device | anonymity | tokens`.
+//! Benchmarks: `cargo xtask bench aggregate | scale | account | device | anonymity | tokens | pine`.
 //!
 //! The first two run the binary `sotto`: [`setup`] keeps tasks and prepared reports from run to
 //! run, [`run`] measures one run, [`floor`] measures what the cryptography alone costs, [`table`]
 //! prints. [`account`] compares the privacy accountant with its peer, [`device`] the checks of a
 //! device with their floor, [`anonymity`] gateway and relay with theirs. [`tokens`] measures
-//! issuing and verifying tokens.
+//! issuing and verifying tokens, [`pine`] vectors with a proven norm.
 #![allow(clippy::print_stdout)] // a program for people at a terminal
 
 mod account;
@@ -12,6 +12,7 @@ mod anonymity;
 mod device;
 mod floor;
 mod load;
+mod pine;
 mod prepare;
 mod proxy;
 mod run;
@@ -83,6 +84,12 @@ enum Benchmark {
         #[command(flatten)]
         options: tokens::Options,
     },
+    /// What a vector with a proven norm costs device, leader and helper, by the processor's
+    /// instructions.
+    Pine {
+        #[command(flatten)]
+        options: pine::Options,
+    },
     /// One process of `anonymity` (internal).
     #[command(hide = true)]
     Party {
@@ -114,6 +121,7 @@ fn main() -> Result<()> {
         Benchmark::Device { options } => device::run(&options),
         Benchmark::Anonymity { options } => anonymity::run(&options),
         Benchmark::Tokens { options } => tokens::run(&options),
+        Benchmark::Pine { options } => pine::run(&options),
         Benchmark::Party { part, gateway } => anonymity::play(part, gateway),
     }
 }

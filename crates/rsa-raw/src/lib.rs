@@ -2,8 +2,8 @@
 //!
 //! A blind signature (RFC 9474) is RSA without padding on a number that must mean nothing to the
 //! signer. `aws-lc-rs` offers no such operation, so this crate calls AWS-LC's `RSA_sign_raw`
-//! directly. It is the only crate of the workspace with unsafe code, and does nothing else:
-//! formats, encodings and the protocol's keys belong to `sotto-crypto`.
+//! directly. Its code is unsafe, and it does nothing else: formats, encodings and the protocol's keys
+//! belong to `sotto-crypto`.
 //!
 //! AWS-LC blinds the base and works in constant time. Each result is checked with the public
 //! operation before it is returned: an error in one half of the CRT computation would reveal the

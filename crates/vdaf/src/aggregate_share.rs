@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use prio::field::{Field64, Field128, FieldElement, NttFriendlyFieldElement};
+use prio::field::{Field64, Field128, FieldElement};
 use subtle::ConstantTimeEq;
+
+use crate::goldilocks::Goldilocks;
+use crate::vector_field::VectorField;
 
 /// A vector of field elements, summed from output shares.
 ///
@@ -16,6 +19,8 @@ pub struct AggregateShare {
 #[derive(Clone)]
 pub(crate) enum Elements {
     Field64(Vec<Field64>),
+    /// The same field as `prio`'s Field64, in our own form.
+    Goldilocks(Vec<Goldilocks>),
     Field128(Vec<Field128>),
 }
 
@@ -41,9 +46,11 @@ pub enum AggregateShareError {
     Format,
 }
 
-/// First byte of the store encoding.
+/// First byte of the store encoding. Both forms of one field have the same bytes; the byte says for
+/// which kind of VDAF they are.
 const STORE_TAG_FIELD64: u8 = 1;
 const STORE_TAG_FIELD128: u8 = 2;
+const STORE_TAG_GOLDILOCKS: u8 = 3;
 
 impl AggregateShare {
     pub(crate) fn zero<F: ShareField>(length: usize) -> Self {
@@ -58,6 +65,7 @@ impl AggregateShare {
     pub fn len(&self) -> usize {
         match &self.elements {
             Elements::Field64(v) => v.len(),
+            Elements::Goldilocks(v) => v.len(),
             Elements::Field128(v) => v.len(),
         }
     }
@@ -71,6 +79,7 @@ impl AggregateShare {
     pub fn merge(&mut self, other: &Self) -> Result<(), AggregateShareError> {
         match (&mut self.elements, &other.elements) {
             (Elements::Field64(a), Elements::Field64(b)) => add_assign(a, b),
+            (Elements::Goldilocks(a), Elements::Goldilocks(b)) => add_assign(a, b),
             (Elements::Field128(a), Elements::Field128(b)) => add_assign(a, b),
             _ => Err(AggregateShareError::Shape),
         }
@@ -81,6 +90,7 @@ impl AggregateShare {
     pub fn add_each(&mut self, next: impl FnMut() -> i64) {
         match &mut self.elements {
             Elements::Field64(v) => add_numbers(v, next),
+            Elements::Goldilocks(v) => add_numbers(v, next),
             Elements::Field128(v) => add_numbers(v, next),
         }
     }
@@ -97,6 +107,7 @@ impl AggregateShare {
         let mut bytes = Vec::with_capacity(1 + self.encoded_len());
         bytes.push(match self.elements {
             Elements::Field64(_) => STORE_TAG_FIELD64,
+            Elements::Goldilocks(_) => STORE_TAG_GOLDILOCKS,
             Elements::Field128(_) => STORE_TAG_FIELD128,
         });
         self.encode_into(&mut bytes);
@@ -107,6 +118,7 @@ impl AggregateShare {
     pub fn from_store_bytes(bytes: &[u8]) -> Result<Self, AggregateShareError> {
         match bytes.split_first() {
             Some((&STORE_TAG_FIELD64, rest)) => Self::decode_any::<Field64>(rest),
+            Some((&STORE_TAG_GOLDILOCKS, rest)) => Self::decode_any::<Goldilocks>(rest),
             Some((&STORE_TAG_FIELD128, rest)) => Self::decode_any::<Field128>(rest),
             _ => Err(AggregateShareError::Format),
         }
@@ -152,6 +164,7 @@ impl AggregateShare {
     fn encoded_len(&self) -> usize {
         match &self.elements {
             Elements::Field64(v) => v.len() * Field64::ENCODED_SIZE,
+            Elements::Goldilocks(v) => v.len() * Goldilocks::ENCODED_SIZE,
             Elements::Field128(v) => v.len() * Field128::ENCODED_SIZE,
         }
     }
@@ -159,6 +172,7 @@ impl AggregateShare {
     fn encode_into(&self, bytes: &mut Vec<u8>) {
         match &self.elements {
             Elements::Field64(v) => encode_elements(v, bytes),
+            Elements::Goldilocks(v) => encode_elements(v, bytes),
             Elements::Field128(v) => encode_elements(v, bytes),
         }
     }
@@ -169,6 +183,7 @@ impl PartialEq for AggregateShare {
     fn eq(&self, other: &Self) -> bool {
         match (&self.elements, &other.elements) {
             (Elements::Field64(a), Elements::Field64(b)) => a.ct_eq(b).into(),
+            (Elements::Goldilocks(a), Elements::Goldilocks(b)) => a.ct_eq(b).into(),
             (Elements::Field128(a), Elements::Field128(b)) => a.ct_eq(b).into(),
             _ => false,
         }
@@ -187,6 +202,7 @@ impl Drop for AggregateShare {
     fn drop(&mut self) {
         match &mut self.elements {
             Elements::Field64(v) => wipe(v),
+            Elements::Goldilocks(v) => wipe(v),
             Elements::Field128(v) => wipe(v),
         }
     }
@@ -194,7 +210,7 @@ impl Drop for AggregateShare {
 
 /// A field that shares are made of.
 pub(crate) trait ShareField:
-    NttFriendlyFieldElement<Integer: From<u64> + Into<u128> + Send + Sync> + Send + Sync
+    VectorField<Integer: From<u64> + Into<u128> + Send + Sync> + Send + Sync
 {
     /// A number below the modulus.
     fn from_number(number: u128) -> Self;
@@ -221,14 +237,43 @@ impl ShareField for Field64 {
     fn elements(elements: &Elements) -> Option<&[Self]> {
         match elements {
             Elements::Field64(v) => Some(v),
-            Elements::Field128(_) => None,
+            _ => None,
         }
     }
 
     fn elements_mut(elements: &mut Elements) -> Option<&mut [Self]> {
         match elements {
             Elements::Field64(v) => Some(v),
-            Elements::Field128(_) => None,
+            _ => None,
+        }
+    }
+}
+
+impl ShareField for Goldilocks {
+    fn from_number(number: u128) -> Self {
+        debug_assert!(u64::try_from(number).is_ok());
+        Self::from(number as u64)
+    }
+
+    fn to_number(self) -> u128 {
+        u64::from(self).into()
+    }
+
+    fn wrap(elements: Vec<Self>) -> Elements {
+        Elements::Goldilocks(elements)
+    }
+
+    fn elements(elements: &Elements) -> Option<&[Self]> {
+        match elements {
+            Elements::Goldilocks(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    fn elements_mut(elements: &mut Elements) -> Option<&mut [Self]> {
+        match elements {
+            Elements::Goldilocks(v) => Some(v),
+            _ => None,
         }
     }
 }
@@ -249,14 +294,14 @@ impl ShareField for Field128 {
     fn elements(elements: &Elements) -> Option<&[Self]> {
         match elements {
             Elements::Field128(v) => Some(v),
-            Elements::Field64(_) => None,
+            _ => None,
         }
     }
 
     fn elements_mut(elements: &mut Elements) -> Option<&mut [Self]> {
         match elements {
             Elements::Field128(v) => Some(v),
-            Elements::Field64(_) => None,
+            _ => None,
         }
     }
 }
@@ -319,7 +364,11 @@ mod tests {
 
     #[test]
     fn store_bytes_round_trip_and_name_the_field() {
-        for share in [share::<Field64>(&[1, u64::MAX >> 1]), share::<Field128>(&[7])] {
+        for share in [
+            share::<Field64>(&[1, u64::MAX >> 1]),
+            share::<Goldilocks>(&[1, u64::MAX >> 1]),
+            share::<Field128>(&[7]),
+        ] {
             let bytes = share.to_store_bytes();
             assert_eq!(bytes[1..], share.encode());
             assert_eq!(AggregateShare::from_store_bytes(&bytes).unwrap(), share);
@@ -360,8 +409,9 @@ mod tests {
         for (bytes, error) in [
             (&[][..], AggregateShareError::Format),
             (&[0; 9], AggregateShareError::Format),
-            (&[3; 17], AggregateShareError::Format),
+            (&[4; 17], AggregateShareError::Format),
             (&[1; 8], AggregateShareError::Element),
+            (&[3; 8], AggregateShareError::Element),
             (&[2; 9], AggregateShareError::Element),
             (&[1, 255, 255, 255, 255, 255, 255, 255, 255], AggregateShareError::Element),
         ] {

@@ -17,9 +17,9 @@ use prio::flp::gadgets::{Mul, ParallelSum};
 use prio::flp::types::{Count, Histogram, L1BoundSum, MultihotCountVec, Sum, SumVec};
 use prio::vdaf::prio3::optimal_chunk_length;
 
-use crate::Vdaf;
 use crate::pine::{self, Parameters, PineField};
 use crate::prio3::{Circuit, Prio3Adapter};
+use crate::{Instructions, Vdaf};
 
 pub(crate) use integer::integer_from_json;
 
@@ -340,12 +340,18 @@ impl VdafConfig {
     /// Rejects parameters of zero, measurements longer than [`MAX_ENCODED_LENGTH`] (PINE:
     /// [`MAX_DIMENSION`]), and chunk lengths outside [optimal, 4 x optimal].
     pub fn build(&self) -> Result<Arc<dyn Vdaf>, ConfigError> {
+        self.build_with(Instructions::best())
+    }
+
+    /// As [`build`](Self::build), with these instructions of the processor instead of the best
+    /// ones: for benchmarks. They change the speed of PINE over Field64, and nothing else.
+    pub fn build_with(&self, instructions: Instructions) -> Result<Arc<dyn Vdaf>, ConfigError> {
         self.check_parameters()?;
         self.check_chunk_lengths()?;
         match self.pine_parameters() {
             Some((field, parameters)) => {
                 parameters.check_soundness(field)?;
-                pine::build(self.clone(), field, parameters)
+                pine::build(self.clone(), field, parameters, instructions)
             }
             None => self.with_circuit(Adapt(self))?,
         }

@@ -47,17 +47,23 @@
 
 mod aggregate_share;
 mod config;
+mod goldilocks;
 mod measurement;
 mod pine;
 mod ping_pong;
 mod prio3;
+mod proof;
+#[allow(unsafe_code)] // vector instructions
+mod simd;
 mod vdaf;
+mod vector_field;
 pub mod vectors;
 
 pub use aggregate_share::{AggregateShare, AggregateShareError};
 pub use config::{ConfigError, MAX_DIMENSION, MAX_ENCODED_LENGTH, VdafConfig};
 pub use measurement::{AggregateResult, Measurement, MeasurementError};
 pub use pine::{FixedPointError, PineField, to_fixed_point};
+pub use simd::Instructions;
 pub use vdaf::{
     HelperReport, LeaderBatch, LeaderReport, ShardError, Shares, Sizes, UnshardError, Vdaf,
     VerifyError, VerifyParams,

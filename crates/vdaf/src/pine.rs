@@ -18,8 +18,6 @@ mod circuit;
 mod encoding;
 mod fixed_point;
 mod instance;
-mod kernels;
-mod lagrange;
 mod message;
 mod parameters;
 mod randomness;

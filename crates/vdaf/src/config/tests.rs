@@ -226,7 +226,10 @@ fn the_chunk_lengths_of_pine_make_the_shortest_reports() {
                 chunk_length_norm_equality,
             };
             let (_, parameters) = other.pine_parameters().unwrap();
-            let size = pine::build(other, field, parameters).unwrap().sizes().leader_share;
+            let size = pine::build(other, field, parameters, Instructions::SCALAR)
+                .unwrap()
+                .sizes()
+                .leader_share;
             assert!(size >= optimal, "{dimension}: {chunk_length_norm_equality}");
         }
     }

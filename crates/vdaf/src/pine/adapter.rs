@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prio::field::{Field64, Field128};
+use prio::field::Field128;
 use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
@@ -13,11 +13,12 @@ use super::instance::{VerifierShare, VerifyState};
 use super::message::{HELPER_SHARE_LEN, MESSAGE_LEN, PUBLIC_SHARE_LEN};
 use super::{Parameters, PineField, is_valid_context};
 use crate::aggregate_share::ShareField;
+use crate::goldilocks::Goldilocks;
 use crate::ping_pong::{HEADER, MessageType, consume_message, produce_header};
 use crate::{
-    AggregateResult, AggregateShare, AggregateShareError, ConfigError, HelperReport, LeaderBatch,
-    LeaderReport, Measurement, MeasurementError, ShardError, Shares, Sizes, UnshardError, Vdaf,
-    VdafConfig, VerifyError, VerifyParams,
+    AggregateResult, AggregateShare, AggregateShareError, ConfigError, HelperReport, Instructions,
+    LeaderBatch, LeaderReport, Measurement, MeasurementError, ShardError, Shares, Sizes,
+    UnshardError, Vdaf, VdafConfig, VerifyError, VerifyParams,
 };
 
 const LEADER: u8 = 0;
@@ -32,10 +33,18 @@ pub(crate) fn build(
     config: VdafConfig,
     field: PineField,
     parameters: Parameters,
+    instructions: Instructions,
 ) -> Result<Arc<dyn Vdaf>, ConfigError> {
+    let id = config.vdaf_type();
     Ok(match field {
-        PineField::Field64 => Arc::new(Adapter::<Field64>::new(config, parameters)),
-        PineField::Field128 => Arc::new(Adapter::<Field128>::new(config, parameters)),
+        PineField::Field64 => {
+            let instance = Instance::<Goldilocks>::new(id, parameters).with(instructions);
+            Arc::new(Adapter { config, instance: Arc::new(instance) })
+        }
+        PineField::Field128 => {
+            let instance = Instance::<Field128>::new(id, parameters).with(instructions);
+            Arc::new(Adapter { config, instance: Arc::new(instance) })
+        }
     })
 }
 
@@ -47,11 +56,6 @@ struct Adapter<F> {
 }
 
 impl<F: ShareField> Adapter<F> {
-    fn new(config: VdafConfig, parameters: Parameters) -> Self {
-        let instance = Instance::new(config.vdaf_type(), parameters);
-        Self { config, instance: Arc::new(instance) }
-    }
-
     fn check_params(&self, params: &VerifyParams<'_>) -> Result<(), VerifyError> {
         if !self.is_valid_agg_param(params.agg_param) {
             return Err(VerifyError::AggParam);

@@ -11,8 +11,6 @@ use prio::flp::gadgets::{Mul, ParallelSum, ParallelSumGadget, PolyEval};
 use prio::flp::{Flp, FlpError, Gadget};
 
 use super::Parameters;
-use super::kernels::combine_rows;
-use super::lagrange::{basis, evaluate};
 use crate::aggregate_share::ShareField;
 
 /// Both gadgets are of degree two.
@@ -107,37 +105,6 @@ impl<F: ShareField> Flp for NormEquality<F> {
 
     fn prove_rand_len(&self) -> usize {
         self.parameters.chunk_length_norm_equality
-    }
-
-    /// As `prio` computes it for any circuit, but without a copy of the whole vector per wire: the
-    /// values of the wires at the query point are one linear combination of the vector's rows.
-    fn query(
-        &self,
-        input: &[F],
-        proof: &[F],
-        query_rand: &[F],
-        joint_rand: &[F],
-        _num_shares: usize,
-    ) -> Result<Vec<F>, FlpError> {
-        self.valid_call_check(input, joint_rand)?;
-        let (&[point], true) = (query_rand, proof.len() == self.proof_len()) else {
-            return Err(FlpError::Query("unexpected length of proof or randomness".into()));
-        };
-        let (vector, bits) = input.split_at(self.parameters.dimension);
-        let (seeds, polynomial) = proof.split_at(self.parameters.chunk_length_norm_equality);
-        let wires = (1 + self.calls()).next_power_of_two();
-        // A wire polynomial has the wire's seed and its calls at the roots of unity. There it would
-        // show a share of the input.
-        let coefficients = basis(point, wires)?;
-        // The gadget polynomial is given at twice as many roots: each second one is a call.
-        let squares = polynomial.iter().step_by(2).skip(1).take(self.calls());
-        let squares = squares.fold(F::zero(), |sum, output| sum + *output);
-
-        let mut verifier = Vec::with_capacity(self.verifier_len());
-        verifier.push(number(bits)? - squares);
-        verifier.extend(combine_rows(seeds, vector, &coefficients));
-        verifier.push(evaluate(polynomial, point)?);
-        Ok(verifier)
     }
 }
 

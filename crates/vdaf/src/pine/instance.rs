@@ -1,13 +1,15 @@
 //! PINE for two aggregators: sharding and verification of one report.
 
 use prio::flp::{Flp, FlpError};
+use rand_core::Rng;
 
 use super::Parameters;
 use super::circuit::{Checks, NormEquality};
 use super::encoding::{encode_vector, push_checks};
-use super::kernels::ternary_dots;
 use super::randomness::{Derivation, Part, SEED, Seed, Stage, absorb};
 use crate::aggregate_share::{ShareField, wipe};
+use crate::proof::{prove, query};
+use crate::simd::{Instructions, ROWS};
 
 /// Seeds that sharding takes: the helper's share and two blinds, the leader's two blinds, and the
 /// prover's.
@@ -18,6 +20,7 @@ pub(crate) const RAND_LEN: usize = 6 * SEED;
 pub(crate) struct Instance<F> {
     pub(super) algorithm_id: u32,
     pub(super) parameters: Parameters,
+    instructions: Instructions,
     norm_equality: NormEquality<F>,
     checks: Checks<F>,
 }
@@ -84,7 +87,13 @@ pub(crate) struct InvalidProof;
 impl<F: ShareField> Instance<F> {
     pub(crate) fn new(algorithm_id: u32, parameters: Parameters) -> Self {
         let (norm_equality, checks) = (NormEquality::new(parameters), Checks::new(parameters));
-        Self { algorithm_id, parameters, norm_equality, checks }
+        let instructions = Instructions::best();
+        Self { algorithm_id, parameters, instructions, norm_equality, checks }
+    }
+
+    /// As `self`, with other instructions than the best ones. They only change the speed.
+    pub(crate) fn with(self, instructions: Instructions) -> Self {
+        Self { instructions, ..self }
     }
 
     pub(crate) fn parameters(&self) -> &Parameters {
@@ -291,10 +300,19 @@ impl<F: ShareField> Instance<F> {
 
     /// The dot products of a vector, or of a share of it, with the signs of the wraparound checks.
     fn check_results(&self, derivation: &Derivation<'_>, seed: &Seed, encoded: &[F]) -> Vec<F> {
-        use rand_core::Rng;
         let mut stream = derivation.signs(seed);
         let vector = &encoded[..self.parameters.dimension];
-        ternary_dots(vector, self.parameters.wr_checks, |bytes| stream.fill_bytes(bytes))
+        let mut results = vec![F::zero(); self.parameters.wr_checks];
+        // The signs of a few checks at a time, a quarter of a byte each. A check starts with a fresh
+        // byte.
+        let row_length = vector.len().div_ceil(4);
+        let mut signs = vec![0; row_length * results.len().min(ROWS)];
+        for sums in results.chunks_mut(ROWS) {
+            let signs = &mut signs[..row_length * sums.len()];
+            stream.fill_bytes(signs);
+            F::add_signed_sums(self.instructions, vector, signs, sums);
+        }
+        results
     }
 
     /// The inputs of the two circuits.
@@ -320,12 +338,12 @@ impl<F: ShareField> Instance<F> {
         let mut proofs = Vec::with_capacity(self.proofs_len());
         for _ in 0..self.parameters.proofs_norm_equality {
             let own = front(&mut randomness, self.norm_equality.prove_rand_len());
-            proofs.extend(self.norm_equality.prove(norm, own, &[])?);
+            proofs.extend(prove(&self.norm_equality, self.instructions, norm, own, &[])?);
         }
         for _ in 0..self.parameters.proofs {
             let own = front(&mut randomness, self.checks.prove_rand_len());
             let joint = front(&mut joint, self.checks.joint_rand_len());
-            proofs.extend(self.checks.prove(&bits.0, own, joint)?);
+            proofs.extend(prove(&self.checks, self.instructions, &bits.0, own, joint)?);
         }
         Ok(proofs)
     }
@@ -346,13 +364,29 @@ impl<F: ShareField> Instance<F> {
         for _ in 0..self.parameters.proofs_norm_equality {
             let proof = front(&mut proofs, self.norm_equality.proof_len());
             let own = front(&mut randomness, self.norm_equality.query_rand_len());
-            verifiers.extend(self.norm_equality.query(norm, proof, own, &[], 2)?);
+            verifiers.extend(query(
+                &self.norm_equality,
+                self.instructions,
+                norm,
+                proof,
+                own,
+                &[],
+                2,
+            )?);
         }
         for _ in 0..self.parameters.proofs {
             let proof = front(&mut proofs, self.checks.proof_len());
             let own = front(&mut randomness, self.checks.query_rand_len());
             let joint = front(&mut joint, self.checks.joint_rand_len());
-            verifiers.extend(self.checks.query(&bits.0, proof, own, joint, 2)?);
+            verifiers.extend(query(
+                &self.checks,
+                self.instructions,
+                &bits.0,
+                proof,
+                own,
+                joint,
+                2,
+            )?);
         }
         Ok(verifiers)
     }

@@ -5,7 +5,9 @@
 //! context, in every call. The last three usages are PINE's own.
 
 use prio::field::FieldElement;
-use prio::vdaf::xof::{IntoFieldVec, Xof, XofTurboShake128};
+use prio::vdaf::xof::{Xof, XofTurboShake128};
+use rand_core::Rng;
+use zeroize::Zeroizing;
 
 use super::Parameters;
 use crate::aggregate_share::encode_elements;
@@ -138,7 +140,7 @@ impl<'a> Derivation<'a> {
     ) -> Vec<F> {
         let mut xof = self.xof(usage, seed);
         binder.iter().for_each(|part| xof.update(part));
-        xof.into_seed_stream().into_field_vec(length)
+        expand(xof.into_seed_stream(), length)
     }
 
     fn xof(&self, usage: Usage, seed: &Seed) -> XofTurboShake128 {
@@ -146,6 +148,19 @@ impl<'a> Derivation<'a> {
         let [e, f] = (usage as u16).to_be_bytes();
         XofTurboShake128::init(seed, &[&[VERSION, CLASS, a, b, c, d, e, f], self.ctx])
     }
+}
+
+/// Elements from a stream: those of its integers that are below the modulus.
+fn expand<F: FieldElement>(mut stream: impl Rng, length: usize) -> Vec<F> {
+    let mut elements = Vec::with_capacity(length);
+    let mut buffer = Zeroizing::new(vec![0; BLOCK.min(length) * F::ENCODED_SIZE]);
+    while elements.len() < length {
+        let missing = (length - elements.len()).min(BLOCK) * F::ENCODED_SIZE;
+        stream.fill_bytes(&mut buffer[..missing]);
+        let integers = buffer[..missing].chunks_exact(F::ENCODED_SIZE);
+        elements.extend(integers.filter_map(|integer| F::try_from_random(integer).ok()));
+    }
+    elements
 }
 
 /// A part of joint randomness, while it absorbs a share.
@@ -159,7 +174,7 @@ impl Part {
 
 /// Feeds the elements into all `parts`, encoding them only once.
 pub(super) fn absorb<F: FieldElement>(parts: &mut [&mut Part], elements: &[F]) {
-    let mut buffer = zeroize::Zeroizing::new(Vec::with_capacity(BLOCK * F::ENCODED_SIZE));
+    let mut buffer = Zeroizing::new(Vec::with_capacity(BLOCK * F::ENCODED_SIZE));
     for block in elements.chunks(BLOCK) {
         buffer.clear();
         encode_elements(block, &mut buffer);
@@ -167,5 +182,5 @@ pub(super) fn absorb<F: FieldElement>(parts: &mut [&mut Part], elements: &[F]) {
     }
 }
 
-/// Elements that are encoded at a time.
+/// Elements that are encoded or decoded at a time.
 const BLOCK: usize = 1024;

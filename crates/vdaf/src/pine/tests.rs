@@ -1,6 +1,6 @@
 //! What dishonest clients may try: every lie here is one that an honest client's code cannot make.
 
-use prio::field::{Field64, Field128};
+use prio::field::Field128;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -9,6 +9,7 @@ use super::instance::{InputShare, Instance, PublicShare, RAND_LEN, SeedShare, Sh
 use super::{Parameters, PineField};
 use crate::ConfigError;
 use crate::aggregate_share::ShareField;
+use crate::goldilocks::Goldilocks;
 
 mod reference;
 mod wraparound;
@@ -104,7 +105,7 @@ fn altered_reports_are_rejected<F: ShareField>(field: PineField) {
 
 #[test]
 fn altered_reports_are_rejected_in_both_fields() {
-    altered_reports_are_rejected::<Field64>(PineField::Field64);
+    altered_reports_are_rejected::<Goldilocks>(PineField::Field64);
     altered_reports_are_rejected::<Field128>(PineField::Field128);
 }
 
@@ -153,17 +154,17 @@ fn long_vectors_are_rejected<F: ShareField>(field: PineField) {
 
 #[test]
 fn a_norm_above_the_bound_is_rejected() {
-    long_vectors_are_rejected::<Field64>(PineField::Field64);
+    long_vectors_are_rejected::<Goldilocks>(PineField::Field64);
     long_vectors_are_rejected::<Field128>(PineField::Field128);
 }
 
 /// Bits that are no bits, with a norm that would fit.
 #[test]
 fn bits_must_be_bits() {
-    let instance = instance::<Field64>(PineField::Field64, 2, 10);
+    let instance = instance::<Goldilocks>(PineField::Field64, 2, 10);
     let parameters = instance.parameters();
     // 11^2 = 121, as 100 + 21: the lowest bit of the rest is -21.
-    let mut first: Vec<Field64> = [0, 11].map(element).into();
+    let mut first: Vec<Goldilocks> = [0, 11].map(element).into();
     push_bits(&mut first, 121, parameters.norm_bits());
     first.push(element(-21));
     push_bits(&mut first, 0, parameters.norm_bits() - 1);

@@ -1,6 +1,6 @@
 //! PINE as the subject of a test-vector file, and the parameters that such files state.
 
-use prio::field::{Field64, Field128};
+use prio::field::Field128;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -8,17 +8,18 @@ use super::VectorFailure;
 use super::file::VectorFile;
 use super::run::{Run, Subject};
 use crate::aggregate_share::ShareField;
+use crate::goldilocks::Goldilocks;
 use crate::pine::{
     Instance, Parameters, PineField, PublicShare, SeedShare, Seeds, VerifyState, is_valid_context,
     signed,
 };
-use crate::{AggregateResult, AggregateShare, to_fixed_point};
+use crate::{AggregateResult, AggregateShare, Instructions, to_fixed_point};
 
 /// The algorithm identifier in the vectors, for both fields.
 const VECTOR_ID: u32 = 0xFFFF_FFFF;
 
 /// The parameters as a file states them.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct Stated {
     field: String,
     alpha: f64,
@@ -104,22 +105,28 @@ pub(super) fn run(vdaf: &str, file: &VectorFile) -> Result<(usize, usize), Vecto
         return Err(VectorFailure::Parameters { vdaf: vdaf.to_owned(), error });
     }
     match field {
-        PineField::Field64 => Run::new(PineSubject::<Field64>::new(stated, parameters), file).all(),
-        PineField::Field128 => {
-            Run::new(PineSubject::<Field128>::new(stated, parameters), file).all()
-        }
+        PineField::Field64 => on_every_path::<Goldilocks>(&stated, parameters, file),
+        PineField::Field128 => on_every_path::<Field128>(&stated, parameters, file),
     }
+}
+
+/// Runs the file with each set of instructions that this machine has.
+fn on_every_path<F: ShareField>(
+    stated: &Stated,
+    parameters: Parameters,
+    file: &VectorFile,
+) -> Result<(usize, usize), VectorFailure> {
+    let mut counts = (0, 0);
+    for instructions in Instructions::available() {
+        let instance = Instance::<F>::new(VECTOR_ID, parameters).with(instructions);
+        counts = Run::new(PineSubject { stated: stated.clone(), instance }, file).all()?;
+    }
+    Ok(counts)
 }
 
 struct PineSubject<F> {
     stated: Stated,
     instance: Instance<F>,
-}
-
-impl<F: ShareField> PineSubject<F> {
-    fn new(stated: Stated, parameters: Parameters) -> Self {
-        Self { stated, instance: Instance::new(VECTOR_ID, parameters) }
-    }
 }
 
 impl<F: ShareField> Subject for PineSubject<F> {

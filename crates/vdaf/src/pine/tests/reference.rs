@@ -1,124 +1,103 @@
 //! What is computed in a faster way, against the plain way.
 
 use prio::field::{Field64, Field128};
-use prio::flp::{Flp, FlpError, Gadget};
+use prio::flp::Flp;
 use rand_chacha::rand_core::Rng;
 
-use super::rng;
+use super::{CTX, KEY, NONCE, randomness, rng};
+use crate::Instructions;
 use crate::aggregate_share::ShareField;
-use crate::pine::circuit::NormEquality;
-use crate::pine::kernels::ternary_dots;
+use crate::goldilocks::Goldilocks;
+use crate::pine::circuit::{Checks, NormEquality};
+use crate::pine::instance::{InputShare, Instance};
 use crate::pine::{Parameters, PineField};
-
-/// The same circuit, with all that `prio` does itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Plain<F>(NormEquality<F>);
-
-impl<F: ShareField> Flp for Plain<F> {
-    type Field = F;
-
-    fn gadget(&self) -> Vec<Box<dyn Gadget<F>>> {
-        self.0.gadget()
-    }
-
-    fn num_gadgets(&self) -> usize {
-        self.0.num_gadgets()
-    }
-
-    fn valid(
-        &self,
-        gadgets: &mut Vec<Box<dyn Gadget<F>>>,
-        input: &[F],
-        joint_rand: &[F],
-        num_shares: usize,
-    ) -> Result<Vec<F>, FlpError> {
-        self.0.valid(gadgets, input, joint_rand, num_shares)
-    }
-
-    fn input_len(&self) -> usize {
-        self.0.input_len()
-    }
-
-    fn proof_len(&self) -> usize {
-        self.0.proof_len()
-    }
-
-    fn verifier_len(&self) -> usize {
-        self.0.verifier_len()
-    }
-
-    fn joint_rand_len(&self) -> usize {
-        self.0.joint_rand_len()
-    }
-
-    fn eval_output_len(&self) -> usize {
-        self.0.eval_output_len()
-    }
-
-    fn prove_rand_len(&self) -> usize {
-        self.0.prove_rand_len()
-    }
-}
+use crate::proof;
 
 fn elements<F: ShareField>(seed: u64, length: usize) -> Vec<F> {
     let mut rng = rng(seed);
     (0..length).map(|_| F::from_number(u128::from(rng.next_u64() >> 1))).collect()
 }
 
-fn queries_agree<F: ShareField>(field: PineField) {
+/// The circuits use the proof system of `prio` unless they are told otherwise.
+fn proofs_agree<C: Flp<Field: ShareField>>(circuit: &C, seed: u64) {
+    // Any elements: shares are that, too.
+    let input = elements(seed, circuit.input_len());
+    let forged = elements(seed + 1, circuit.proof_len());
+    let joint: Vec<C::Field> = elements(seed + 2, circuit.joint_rand_len());
+    let (seeds, point) = (elements(seed + 3, circuit.prove_rand_len()), elements(seed + 4, 1));
+    let proof = circuit.prove(&input, &seeds, &joint).unwrap();
+    for instructions in Instructions::available() {
+        let ours = proof::prove(circuit, instructions, &input, &seeds, &joint);
+        assert_eq!(ours.unwrap(), proof, "{}", instructions.name());
+        let query = |input: &[_], proof: &[_], point: &[_]| {
+            proof::query(circuit, instructions, input, proof, point, &joint, 2)
+        };
+        for proof in [&proof, &forged] {
+            let expected = circuit.query(&input, proof, &point, &joint, 2).unwrap();
+            assert_eq!(query(&input, proof, &point).unwrap(), expected, "{}", instructions.name());
+        }
+        assert!(query(&input, &proof, &elements(seed, 2)).is_err());
+        assert!(query(&input, &proof[1..], &point).is_err());
+        assert!(query(&input[1..], &proof, &point).is_err());
+    }
+}
+
+fn all_proofs_agree<F: ShareField>(field: PineField) {
     for (dimension, chunk) in [(1, 1), (5, 2), (7, 7), (8, 3), (64, 9), (100, 1), (31, 40)] {
         let parameters = Parameters {
+            chunk_length: chunk,
             chunk_length_norm_equality: chunk,
+            wr_checks: 10,
             ..Parameters::new(field, dimension, 100)
         };
-        let circuit = NormEquality::<F>::new(parameters);
-        let plain = Plain(circuit.clone());
-        // Any elements: shares are that, too.
-        let input = elements(dimension as u64, circuit.input_len());
-        let proof = elements(1, circuit.proof_len());
-        let point = elements(2, 1);
-        let expected = plain.query(&input, &proof, &point, &[], 2).unwrap();
-        assert_eq!(circuit.query(&input, &proof, &point, &[], 2).unwrap(), expected);
-
-        let one = [F::one()];
-        assert!(circuit.query(&input, &proof, &one, &[], 2).is_err());
-        assert!(circuit.query(&input, &proof[1..], &point, &[], 2).is_err());
-        assert!(circuit.query(&input[1..], &proof, &point, &[], 2).is_err());
+        proofs_agree(&NormEquality::<F>::new(parameters), dimension as u64);
+        proofs_agree(&Checks::<F>::new(parameters), dimension as u64);
     }
 }
 
 #[test]
-fn the_queries_of_the_norm_are_those_of_prio() {
-    queries_agree::<Field64>(PineField::Field64);
-    queries_agree::<Field128>(PineField::Field128);
+fn the_proofs_are_those_of_prio() {
+    all_proofs_agree::<Field64>(PineField::Field64);
+    all_proofs_agree::<Goldilocks>(PineField::Field64);
+    all_proofs_agree::<Field128>(PineField::Field128);
 }
 
-fn dots_agree<F: ShareField>() {
-    for length in [1, 2, 3, 4, 5, 8, 30, 1_001] {
-        // The largest elements are among them.
-        let mut vector = elements::<F>(3, length);
-        vector[0] = F::zero() - F::one();
-        let mut all_signs = rng(4);
-        let mut used = Vec::new();
-        let dots = ternary_dots(&vector, 3, |bytes| {
-            all_signs.fill_bytes(bytes);
-            used.push(bytes.to_vec());
-        });
-        let plain = |signs: &Vec<u8>| {
-            vector.iter().enumerate().fold(F::zero(), |sum, (at, element)| {
-                match signs[at / 4] >> (2 * (at % 4)) & 3 {
-                    0 => sum - *element,
-                    3 => sum + *element,
-                    _ => sum,
-                }
-            })
-        };
-        assert_eq!(dots, used.iter().map(plain).collect::<Vec<_>>(), "{length}");
+/// All that two aggregators and a client send, for an honest report and for one with a leader share
+/// of random elements.
+fn transcript<F: ShareField>(parameters: Parameters, instructions: Instructions) -> Vec<u8> {
+    let instance = Instance::<F>::new(1, parameters).with(instructions);
+    let rand = randomness(&mut rng(9));
+    let values: Vec<i64> = (0..parameters.dimension as i64).map(|at| at % 7 - 3).collect();
+    let (public_share, leader, helper) = instance.shard(CTX, &values, &NONCE, &rand).unwrap();
+    let helper = instance.expand(CTX, 1, &helper);
+    let garbage = InputShare {
+        measurement: elements(10, parameters.encoded_len()),
+        proofs: elements(11, instance.proofs_len()),
+        ..leader
+    };
+    let mut bytes = public_share.encode();
+    leader.encode_into(&mut bytes);
+    for (agg_id, share) in [(0, leader), (1, helper), (0, garbage)] {
+        let own = instance.parts(CTX, agg_id, &NONCE, &share);
+        let common = (&KEY, CTX, &NONCE);
+        let (state, share) =
+            instance.verify_init(common, agg_id, &public_share, share, own).unwrap();
+        share.encode_into(&mut bytes);
+        state.seeds.encode_into(&mut bytes);
+        crate::aggregate_share::encode_elements(&state.output, &mut bytes);
     }
+    bytes
 }
 
+/// Around the block of the vector instructions (1,024 elements) too.
 #[test]
-fn dot_products_are_sums_of_signed_elements() {
-    dots_agree::<Field64>();
-    dots_agree::<Field128>();
+fn every_path_gives_the_same_bytes() {
+    for dimension in [1, 2, 19, 1_023, 1_030] {
+        let parameters = Parameters::new(PineField::Field64, dimension, 1 << 15);
+        let expected = transcript::<Field64>(parameters, Instructions::SCALAR);
+        for instructions in Instructions::available() {
+            let ours = transcript::<Goldilocks>(parameters, instructions);
+            assert!(ours == expected, "{}, {dimension} elements", instructions.name());
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! Vectors whose squared norm is small in the field, because it wrapped around.
 
-use prio::field::{Field64, Field128};
+use prio::field::Field128;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
 
 use super::{CTX, NONCE, Report, accepted, instance, randomness, rng};
 use crate::aggregate_share::ShareField;
+use crate::goldilocks::Goldilocks;
 use crate::pine::PineField;
 use crate::pine::encoding::{push_bits, push_checks};
 use crate::pine::instance::{Instance, ShardFailure};
@@ -68,7 +69,7 @@ fn wrapping<F: ShareField>(rng: &mut ChaCha20Rng) -> [F; 2] {
 fn square_roots_are_square_roots() {
     let (mut found, mut none) = (0, 0);
     for number in 1..100 {
-        match square_root(Field64::from_number(number)) {
+        match square_root(Goldilocks::from_number(number)) {
             Some(root) => {
                 assert_eq!((root * root).to_number(), number);
                 found += 1;
@@ -155,24 +156,24 @@ fn forgeries_are_rejected<F: ShareField>(field: PineField, tries: usize, seed: u
 
 #[test]
 fn a_few_wraparounds_are_rejected() {
-    forgeries_are_rejected::<Field64>(PineField::Field64, 16, 1);
+    forgeries_are_rejected::<Goldilocks>(PineField::Field64, 16, 1);
     forgeries_are_rejected::<Field128>(PineField::Field128, 4, 2);
 }
 
 #[test]
 #[ignore = "a campaign of a minute"]
 fn ten_thousand_wraparounds_are_rejected() {
-    forgeries_are_rejected::<Field64>(PineField::Field64, 10_000, 3);
+    forgeries_are_rejected::<Goldilocks>(PineField::Field64, 10_000, 3);
 }
 
 /// An honest encoder does not even finish with such a vector: it asks for another attempt.
 #[test]
 fn the_honest_encoder_gives_up() {
-    let instance = instance::<Field64>(PineField::Field64, 2, BOUND);
+    let instance = instance::<Goldilocks>(PineField::Field64, 2, BOUND);
     let parameters = instance.parameters();
     let mut rng = rng(4);
     for _ in 0..5 {
-        let mut first = wrapping::<Field64>(&mut rng).to_vec();
+        let mut first = wrapping::<Goldilocks>(&mut rng).to_vec();
         push_bits(&mut first, NORM, 2 * parameters.norm_bits());
         let checks = |encoded: &mut Vec<_>, results: &[_]| {
             push_checks(parameters, encoded, results).ok_or(ShardFailure::Checks)

@@ -1,0 +1,7 @@
+//! The versions with AVX-512 (F, BW and VNNI).
+
+mod field;
+mod signed_sums;
+
+pub(super) use field::{add_multiple, mix_and_scale, scale, scale_and_mix};
+pub(super) use signed_sums::add_signed_sums;
