@@ -90,7 +90,7 @@ mod tests {
     fn files_come_back() {
         for numbers in [vec![], vec![0.5], vec![1.0, -2.5, f64::MAX, -0.0, 1e-300]] {
             let file = encoded(&numbers);
-            assert!(is_npy(&file) && (file.len() - 8 * numbers.len()) % 64 == 0);
+            assert!(is_npy(&file) && (file.len() - 8 * numbers.len()).is_multiple_of(64));
             assert_eq!(decoded(&file).unwrap(), numbers);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! `prio` keeps elements in Montgomery form, so every byte of a share costs a multiplication on its
 //! way in and another one on its way out. Here the encoding is the element, a product is reduced by
-//! 2^64 = 2^32 - 1 and 2^96 = -1, and [`crate::simd`] works on the same memory. [`prio`](self::prio)
+//! 2^64 = 2^32 - 1 and 2^96 = -1, and [`crate::simd`] works on the same memory. [`self::prio`]
 //! implements `prio`'s traits, so that its proof system runs on both types with the same bytes.
 //!
 //! Elements are secret shares: no operation has a branch or an index that depends on one. So there
