@@ -96,6 +96,8 @@ fn cheating_devices_move_the_mean_by_at_most_rho_and_invalid_vectors_change_noth
     // As long again, with a proof for another bound or with altered shares.
     let larger = VdafConfig::pine64(DIMENSION, norm_bound + norm_bound / 1_000);
     let mut others = Parties::new(&larger, BatchMode::TimeInterval);
+    // Other report ids than those of the honest reports.
+    others.rng = ChaCha20Rng::seed_from_u64(8);
     let mut longer = vec![0; DIMENSION as usize];
     longer[3] = (norm_bound + norm_bound / 1_000) as i64;
     let mut invalid = Vec::new();
