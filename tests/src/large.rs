@@ -1,0 +1,312 @@
+//! Reports of the largest size, from devices through relay and gateway to leader and helper, each
+//! a process of its own: what arrives, what it sums to, and how much memory each role takes.
+//!
+//! Reports are prepared first, into a file, so that they then arrive as fast as the servers take
+//! them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sotto_client::{
+    ExchangeError, HttpOptions, HttpTransport, Poll, PreparedReport, RelayTransport, RetryPolicy,
+    UploadError, UploadOutcome, Uploader,
+};
+use sotto_protocol::client::produce_report;
+use sotto_vdaf::{AggregateResult, Measurement};
+use sotto_wire::{HpkeConfig, Interval, Query, ReportError, Time};
+
+use crate::pair::Pair;
+use crate::phone::now;
+use crate::process::run_json;
+use crate::service::Service;
+use crate::task::{TaskFiles, read_key};
+
+/// The largest element of a measurement.
+const MAX_ELEMENT: u64 = 65_535;
+/// The name of the leader's operator at the relay.
+const OPERATOR: &str = "leader.example";
+/// The pause between two looks at counters.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long a whole run may take at most.
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// Longer than any request waits.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Leader, helper and relay with one task. Dropping it kills the processes.
+#[derive(Debug)]
+pub struct LargeReports {
+    /// Leader, with a gateway, and helper.
+    pub pair: Pair,
+    /// The relay in front of the leader's gateway.
+    pub relay: Service,
+    files: TaskFiles,
+    length: u32,
+    time: Time,
+    gateway_key: PathBuf,
+}
+
+/// Reports in a file, all of one length.
+#[derive(Debug)]
+pub struct Reports {
+    file: File,
+    report_len: usize,
+    count: u64,
+}
+
+/// What sending the reports took.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Attempts that the relay, the gateway or the leader asked to repeat later.
+    pub turned_away: u64,
+    /// From the first request to the last answer.
+    pub took: Duration,
+}
+
+/// The peak memory of each process so far, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Peaks {
+    /// The relay's.
+    pub relay: u64,
+    /// The leader's, with its gateway.
+    pub leader: u64,
+    /// The helper's.
+    pub helper: u64,
+}
+
+impl LargeReports {
+    /// Makes a task whose measurements have `length` elements of 16 bits, with a minimum batch of
+    /// `count`. Nothing runs yet.
+    pub fn new(length: u32, count: u64) -> Result<Self> {
+        let mut pair = Pair::new()?;
+        let (length_text, count, max) =
+            (length.to_string(), count.to_string(), MAX_ELEMENT.to_string());
+        let options = ["--vdaf", "sum-vec", "--length", &length_text, "--max-measurement", &max];
+        let options = [&options[..], &["--min-batch-size", &count]].concat();
+        let files = pair.add_task("large", &options)?;
+        let gateway_key = pair.folder().join("leader-gateway.toml");
+        let out = gateway_key.to_str().context("the folder's name is not UTF-8")?;
+        run_json(["--json", "keys", "new", "--id", "21", "--out", out])?;
+        pair.leader.configure("[gateway]\nkeys = [\"leader-gateway.toml\"]\n")?;
+        let relay = Service::new(pair.folder(), "relay", "relay")?;
+        let time = files.past_time()?;
+        Ok(Self { pair, relay, files, length, time, gateway_key })
+    }
+
+    /// Starts all three, the relay with these settings beside its gateway. All devices have one
+    /// address here, so nothing is limited by source.
+    pub fn start(&mut self, relay: &str) -> Result<()> {
+        let url = &self.pair.leader.url;
+        let gateway =
+            format!("\n[[gateways]]\noperator = \"{OPERATOR}\"\nurl = \"{url}gateway\"\n");
+        self.relay.write_config(&format!("{relay}\n[sources]\nmax = 0\n{gateway}"))?;
+        self.pair.start()?;
+        self.relay.start()
+    }
+
+    /// Prepares reports on all processors, one after the other on each.
+    pub fn prepare(&self, count: u64) -> Result<Reports> {
+        let keys = [self.pair.leader.hpke_config()?, self.pair.helper.hpke_config()?];
+        let first = self.report(&keys, 0)?;
+        let file = File::options()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .open(self.pair.folder().join("reports"))?;
+        let reports = Reports { file, report_len: first.len(), count };
+        reports.file.write_all_at(&first, 0)?;
+        let next = AtomicU64::new(1);
+        on_threads(thread::available_parallelism()?.get(), || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return Ok(());
+                }
+                let report = self.report(&keys, index)?;
+                ensure!(report.len() == reports.report_len, "reports differ in length");
+                reports.file.write_all_at(&report, index * reports.report_len as u64)?;
+            }
+        })?;
+        Ok(reports)
+    }
+
+    /// Sends all reports through the relay, `lanes` at once, and repeats what was turned away.
+    pub fn send(&self, reports: &Reports, lanes: usize) -> Result<Sent> {
+        let begin = Instant::now();
+        let uploader = self.uploader()?;
+        let (next, turned_away) = (AtomicU64::new(0), AtomicU64::new(0));
+        on_threads(lanes, || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= reports.count {
+                    return Ok(());
+                }
+                let again = deliver(&uploader, reports.read(index)?, begin + PATIENCE)?;
+                turned_away.fetch_add(again, Ordering::Relaxed);
+            }
+        })?;
+        let turned_away = turned_away.into_inner();
+        Ok(Sent { turned_away, took: begin.elapsed() })
+    }
+
+    /// One attempt to send one report.
+    pub fn try_send(&self, reports: &Reports, index: u64) -> Result<UploadOutcome, UploadError> {
+        let uploader = self.uploader().map_err(|_| no_connection())?;
+        let report = reports.read(index).map_err(|_| no_connection())?;
+        attempt(&uploader, &PreparedReport::from_bytes(report)?)
+    }
+
+    /// Waits until all reports are aggregated, and checks that they were, once each, and what they
+    /// sum to.
+    pub fn finish(&self, count: u64) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while self.pair.leader.metric("sotto_reports_aggregated_total")? < count as f64 {
+            ensure!(Instant::now() < deadline, "not aggregated in {PATIENCE:?}");
+            thread::sleep(LOOK_PAUSE);
+        }
+        ensure!(self.collect(count)? == self.expected(count), "the sum is wrong");
+        Ok(())
+    }
+
+    /// The peak memory of each process so far.
+    pub fn peaks(&self) -> Result<Peaks> {
+        Ok(Peaks {
+            relay: self.relay.process()?.peak_memory()?,
+            leader: self.pair.leader.process()?.peak_memory()?,
+            helper: self.pair.helper.process()?.peak_memory()?,
+        })
+    }
+
+    /// A report of device `index`.
+    fn report(&self, keys: &[HpkeConfig; 2], index: u64) -> Result<Vec<u8>> {
+        let elements = (0..u64::from(self.length)).map(|at| element(index, at)).collect();
+        let measurement = Measurement::SumVec(elements);
+        let mut rng = ChaCha20Rng::seed_from_u64(index);
+        let [leader, helper] = keys;
+        let task = self.files.task();
+        Ok(produce_report(task, leader, helper, &measurement, self.time, None, &mut rng)?)
+    }
+
+    /// Sends through the relay, and never repeats by itself.
+    fn uploader(&self) -> Result<Uploader> {
+        let options = HttpOptions { request_timeout: REQUEST_PATIENCE, ..HttpOptions::default() };
+        let gateway = read_key(&self.gateway_key)?.config().clone();
+        let draws = AtomicU64::new(u64::MAX);
+        let transport = RelayTransport::new(
+            Arc::new(HttpTransport::new(options)?),
+            vec![self.relay.url()],
+            OPERATOR.parse()?,
+            vec![gateway],
+            Arc::new(now),
+            // Each draw is a new key: of two requests with one key, the gateway takes the first.
+            Arc::new(move || {
+                Box::new(ChaCha20Rng::seed_from_u64(draws.fetch_sub(1, Ordering::Relaxed)))
+            }),
+        );
+        let uploader = Uploader::new(self.files.task().clone(), Arc::new(transport));
+        Ok(uploader.with_retry(RetryPolicy::never()))
+    }
+
+    fn collect(&self, count: u64) -> Result<Vec<i128>> {
+        let collector = self.files.collector()?;
+        let query = Query::TimeInterval(Interval::bucket(self.time)?);
+        let mut rng = ChaCha20Rng::seed_from_u64(0);
+        let (job, mut poll) = collector.start(&query, &mut rng)?;
+        loop {
+            match poll {
+                Poll::Ready(collection) => {
+                    ensure!(collection.report_count == count, "{}", collection.report_count);
+                    return Ok(match collection.result {
+                        AggregateResult::Scalar(sum) => vec![sum],
+                        AggregateResult::Vector(sums) => sums,
+                    });
+                }
+                Poll::Pending { .. } => thread::sleep(LOOK_PAUSE),
+            }
+            poll = collector.poll(&job, &mut rng)?;
+        }
+    }
+
+    fn expected(&self, count: u64) -> Vec<i128> {
+        let sum = |at| (0..count).map(|index| i128::from(element(index, at))).sum();
+        (0..u64::from(self.length)).map(sum).collect()
+    }
+}
+
+impl Reports {
+    /// The length of each report in bytes.
+    pub fn report_len(&self) -> usize {
+        self.report_len
+    }
+
+    fn read(&self, index: u64) -> Result<Vec<u8>> {
+        let mut report = vec![0; self.report_len];
+        self.file.read_exact_at(&mut report, index * self.report_len as u64)?;
+        Ok(report)
+    }
+}
+
+/// Element `at` of the measurement of device `index`.
+fn element(index: u64, at: u64) -> u64 {
+    (index.wrapping_mul(40_503).wrapping_add(at.wrapping_mul(2_654_435_761)) >> 7) % (MAX_ELEMENT + 1)
+}
+
+/// Sends a report until the leader has it. Returns how often it was turned away.
+fn deliver(uploader: &Uploader, report: Vec<u8>, deadline: Instant) -> Result<u64> {
+    let report = PreparedReport::from_bytes(report)?;
+    for turned_away in 0.. {
+        match attempt(uploader, &report) {
+            Ok(UploadOutcome::Accepted) => return Ok(turned_away),
+            // The leader has it from an attempt whose answer was lost.
+            Ok(UploadOutcome::Rejected(ReportError::ReportReplayed)) if turned_away > 0 => {
+                return Ok(turned_away);
+            }
+            Ok(UploadOutcome::Rejected(error)) => bail!("a report was rejected: {error:?}"),
+            Err(UploadError::Upload(error)) if error.is_transient() => {
+                ensure!(Instant::now() < deadline, "still turned away: {error}");
+                thread::sleep(pause(&error));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bail!("turned away for ever")
+}
+
+fn attempt(uploader: &Uploader, report: &PreparedReport) -> Result<UploadOutcome, UploadError> {
+    // With one attempt, nothing is drawn from it.
+    let mut rng = ChaCha20Rng::seed_from_u64(0);
+    let outcomes = uploader.upload(std::slice::from_ref(report), &mut rng)?;
+    outcomes.first().copied().ok_or_else(no_connection)
+}
+
+fn no_connection() -> UploadError {
+    ExchangeError::BadResponse("there was no upload").into()
+}
+
+/// How long whoever turned a report away asks to wait.
+fn pause(error: &ExchangeError) -> Duration {
+    let asked = match error {
+        ExchangeError::Transport(error) => error.retry_after(),
+        _ => None,
+    };
+    asked.unwrap_or(Duration::from_secs(1))
+}
+
+/// Runs a worker on this many threads, and returns the first error.
+fn on_threads(count: usize, worker: impl Fn() -> Result<()> + Sync) -> Result<()> {
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(&worker)).collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(result) => result,
+            Err(_) => Err(anyhow!("a thread panicked")),
+        })
+    })
+}
