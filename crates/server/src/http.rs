@@ -7,6 +7,7 @@ mod budget;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
+use axum::http::request::Parts;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -38,6 +39,11 @@ pub(crate) struct BodyReader {
     budget: Budget,
     timeout: Duration,
 }
+
+/// Marks a request of a gateway in this process: its body has its share of the memory already.
+/// Nothing from the network can set it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted;
 
 /// A body. It holds its share of the budget until it is dropped.
 #[derive(Debug)]
@@ -80,6 +86,24 @@ impl BodyReader {
             return Err(Failure::TooLong(limit));
         }
         self.read_with(Share::default(), body, limit).await
+    }
+
+    /// Like [`Self::read`], for a request that a gateway in this process may have passed on.
+    pub(crate) async fn read_passed_on(
+        &self,
+        head: &Parts,
+        body: Body,
+        limit: usize,
+    ) -> Result<ReadBody, Failure> {
+        if head.extensions.get::<Counted>().is_none() {
+            return self.read(body, limit).await;
+        }
+        // It is in memory, in one piece.
+        let bytes = body.collect().await.map_err(|_| Failure::Incomplete)?.to_bytes();
+        match bytes.len() <= limit {
+            true => Ok(ReadBody::new(bytes, Share::default())),
+            false => Err(Failure::TooLong(limit)),
+        }
     }
 
     /// Like [`Self::read`], with a share of the budget that was taken before.
