@@ -256,7 +256,8 @@ impl Reports {
 
 /// Element `at` of the measurement of device `index`.
 fn element(index: u64, at: u64) -> u64 {
-    (index.wrapping_mul(40_503).wrapping_add(at.wrapping_mul(2_654_435_761)) >> 7) % (MAX_ELEMENT + 1)
+    (index.wrapping_mul(40_503).wrapping_add(at.wrapping_mul(2_654_435_761)) >> 7)
+        % (MAX_ELEMENT + 1)
 }
 
 /// Sends a report until the leader has it. Returns how often it was turned away.

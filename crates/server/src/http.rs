@@ -7,8 +7,8 @@ mod budget;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::request::Parts;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -76,8 +76,13 @@ impl AsRef<[u8]> for ReadBody {
 }
 
 impl BodyReader {
-    pub(crate) fn new(budget_bytes: usize, timeout: Duration) -> Self {
-        Self { budget: Budget::new(budget_bytes as u64), timeout }
+    pub(crate) fn new(budget: impl Into<Budget>, timeout: Duration) -> Self {
+        Self { budget: budget.into(), timeout }
+    }
+
+    /// What its bodies share.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget.clone()
     }
 
     /// Reads a whole body of at most `limit` bytes.
@@ -193,6 +198,12 @@ impl BodyReader {
         let mut share = Share::default();
         self.grow(&mut share, bytes)?;
         Ok(share)
+    }
+
+    /// Charges the budget for work of this size. Work that needs more than three quarters of it
+    /// counts as that much: otherwise it would never be done.
+    pub(crate) fn reserve_for_work(&self, bytes: usize) -> Result<Share, Failure> {
+        self.reserve(bytes.min(self.budget.bytes() / 4 * 3))
     }
 
     /// Grows a share to this many bytes.

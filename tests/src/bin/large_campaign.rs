@@ -51,8 +51,7 @@ fn main() -> Result<ExitCode> {
     println!("the sum is right, {:.1} s after the first upload", begin.elapsed().as_secs_f64());
     let peaks = large.peaks()?;
     let mut is_met = true;
-    for (role, peak) in
-        [("relay", peaks.relay), ("leader", peaks.leader), ("helper", peaks.helper)]
+    for (role, peak) in [("relay", peaks.relay), ("leader", peaks.leader), ("helper", peaks.helper)]
     {
         let peak = peak / 1_000_000;
         let met = peak < LIMIT_MB;

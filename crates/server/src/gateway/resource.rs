@@ -32,7 +32,7 @@ use super::destination::{Destination, Undeliverable};
 use super::metrics::{GatewayMetrics, Outcome};
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::http::{BodyReader, Share, content, expect_type};
+use crate::http::{BodyReader, Budget, Share, content, expect_type};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::rotating::GatewayKeys;
@@ -54,11 +54,13 @@ pub(crate) struct GatewayResource {
 
 impl GatewayResource {
     /// A gateway to this destination. `max_request` is the longest sealed request that makes sense
-    /// there, in bytes; a body may take `body_timeout` to arrive.
+    /// there, in bytes. Requests and answers share `memory`; a body may take `body_timeout` to
+    /// arrive.
     pub(crate) fn new(
         config: GatewayConfig,
         destination: Destination,
         max_request: usize,
+        memory: Budget,
         body_timeout: Duration,
         server: &Server,
     ) -> Result<Arc<Self>, BindError> {
@@ -75,7 +77,7 @@ impl GatewayResource {
         Ok(Arc::new(Self {
             keys: config.keys,
             window: Mutex::new(window),
-            bodies: BodyReader::new(config.limits.max_memory, body_timeout),
+            bodies: BodyReader::new(memory, body_timeout),
             max_request: max_request.min(SizeClass::MAX_REQUEST.bytes()),
             destination,
             metrics: GatewayMetrics::new(&server.metrics),

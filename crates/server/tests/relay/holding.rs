@@ -91,7 +91,8 @@ async fn a_full_disk_budget_turns_large_requests_away_and_no_others() {
 async fn held_bodies_share_the_memory() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, pool_of(100));
-    settings.http.max_body_memory = 256 * KIB;
+    // Half of it is for answers.
+    settings.http.max_memory = 512 * KIB;
     let mut relay = Server::start(settings).await;
     let mut held = Vec::new();
     for count in 1..=4 {
@@ -174,7 +175,7 @@ async fn dawdlers_are_cut_off_and_hold_nobody_up() {
     settings.http.connections.header_timeout = Duration::from_millis(300);
     settings.http.connections.max_connections = 3;
     settings.http.body_timeout = Duration::from_millis(300);
-    settings.http.max_body_memory = 128 * KIB;
+    settings.http.max_memory = 256 * KIB;
     let relay = Server::start(settings).await;
     // They hold all the connections there are.
     let mut silent = relay.connect().await;
@@ -203,7 +204,7 @@ async fn dawdlers_are_cut_off_and_hold_nobody_up() {
 async fn slow_large_bodies_do_not_shut_out_small_ones() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
-    settings.http.max_body_memory = 128 * KIB;
+    settings.http.max_memory = 256 * KIB;
     settings.max_spool_bytes = 1024 * KIB as u64;
     let relay = Server::start(settings).await;
     let mut slow = Vec::new();
