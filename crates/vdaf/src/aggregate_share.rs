@@ -50,6 +50,10 @@ impl AggregateShare {
         Self { elements: F::wrap(vec![F::zero(); length]) }
     }
 
+    pub(crate) fn from_elements<F: ShareField>(elements: Vec<F>) -> Self {
+        Self { elements: F::wrap(elements) }
+    }
+
     /// The number of field elements.
     pub fn len(&self) -> usize {
         match &self.elements {
@@ -192,12 +196,24 @@ impl Drop for AggregateShare {
 pub(crate) trait ShareField:
     NttFriendlyFieldElement<Integer: From<u64> + Into<u128> + Send + Sync> + Send + Sync
 {
+    /// A number below the modulus.
+    fn from_number(number: u128) -> Self;
+    fn to_number(self) -> u128;
     fn wrap(elements: Vec<Self>) -> Elements;
     fn elements(elements: &Elements) -> Option<&[Self]>;
     fn elements_mut(elements: &mut Elements) -> Option<&mut [Self]>;
 }
 
 impl ShareField for Field64 {
+    fn from_number(number: u128) -> Self {
+        debug_assert!(u64::try_from(number).is_ok());
+        Self::from(number as u64)
+    }
+
+    fn to_number(self) -> u128 {
+        u64::from(self).into()
+    }
+
     fn wrap(elements: Vec<Self>) -> Elements {
         Elements::Field64(elements)
     }
@@ -218,6 +234,14 @@ impl ShareField for Field64 {
 }
 
 impl ShareField for Field128 {
+    fn from_number(number: u128) -> Self {
+        Self::from(number)
+    }
+
+    fn to_number(self) -> u128 {
+        self.into()
+    }
+
     fn wrap(elements: Vec<Self>) -> Elements {
         Elements::Field128(elements)
     }
@@ -275,7 +299,7 @@ fn add_numbers<F: ShareField>(elements: &mut [F], mut next: impl FnMut() -> i64)
     }
 }
 
-fn encode_elements<F: FieldElement>(elements: &[F], bytes: &mut Vec<u8>) {
+pub(crate) fn encode_elements<F: FieldElement>(elements: &[F], bytes: &mut Vec<u8>) {
     for element in elements {
         // Encoding a field element cannot fail: the trait returns `Result` for the sake of other
         // types.

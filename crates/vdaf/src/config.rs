@@ -18,6 +18,7 @@ use prio::flp::types::{Count, Histogram, L1BoundSum, MultihotCountVec, Sum, SumV
 use prio::vdaf::prio3::optimal_chunk_length;
 
 use crate::Vdaf;
+use crate::pine::{self, Parameters, PineField};
 use crate::prio3::{Circuit, Prio3Adapter};
 
 pub(crate) use integer::integer_from_json;
@@ -28,6 +29,12 @@ pub(crate) use integer::integer_from_json;
 /// report takes 45 ms and about another 20 MB. A histogram of 262,144 buckets, or 16-bit values in
 /// 16,384 positions, reaches it.
 pub const MAX_ENCODED_LENGTH: u64 = 1 << 18;
+
+/// The most elements that a vector of PINE may have.
+///
+/// Its reports are large by their purpose, the parameters of a model, so the limit is its own: at
+/// 2^20 elements of Field64 a leader share has 8.4 MB. See `docs/decisions/0038-pine.md`.
+pub const MAX_DIMENSION: u32 = 1 << 20;
 
 /// A chunk length may be this many times the optimal one.
 const MAX_CHUNK_FACTOR: u64 = 4;
@@ -81,6 +88,19 @@ pub enum VdafConfig {
         /// Elements per proof chunk.
         chunk_length: u32,
     },
+    /// PINE: the sum of vectors of signed integers whose L2 norm is at most `norm_bound`.
+    Pine {
+        /// The field of the shares.
+        field: PineField,
+        /// Elements per vector.
+        dimension: u32,
+        /// The largest L2 norm. An integer, as the elements are: fractions are scaled beforehand.
+        norm_bound: u64,
+        /// Elements per chunk of the proof of bits and wraparound checks.
+        chunk_length: u32,
+        /// Elements per chunk of the proof of the squared norm.
+        chunk_length_norm_equality: u32,
+    },
 }
 
 /// Why a configuration is unusable.
@@ -124,19 +144,34 @@ pub enum ConfigError {
     },
     /// The chunk length would make verification or messages needlessly expensive.
     #[error(
-        "{name}: chunk_length {actual} is outside {optimal}..={max}; a smaller one makes \
+        "{name}: {parameter} {actual} is outside {optimal}..={max}; a smaller one makes \
          verification many times slower, a larger one makes messages longer; leave it out to get \
          {optimal}"
     )]
     ChunkLength {
         /// Name of the VDAF.
         name: &'static str,
+        /// Name of the parameter.
+        parameter: &'static str,
         /// Value given.
         actual: u32,
         /// The best value, and the smallest accepted.
         optimal: u32,
         /// The largest accepted.
         max: u64,
+    },
+    /// A client could get an invalid measurement accepted too easily.
+    #[error(
+        "{name}: an invalid measurement would be accepted with probability 2^-{bits}, more than \
+         2^-{least}"
+    )]
+    Soundness {
+        /// Name of the VDAF.
+        name: &'static str,
+        /// Minus the binary logarithm of that probability, rounded down.
+        bits: u32,
+        /// The least number of bits that is accepted.
+        least: u32,
     },
     /// The implementation rejects parameters that passed the checks above.
     #[error("{0}")]
@@ -175,7 +210,24 @@ impl VdafConfig {
         Self::Prio3L1BoundSum { length, max_value, chunk_length: 0 }.with_optimal_chunk_length()
     }
 
-    /// Its name in the VDAF specification.
+    /// PINE over Field64: vectors of `dimension` signed integers of L2 norm up to `norm_bound`
+    /// (at most 2^31), with the chunk lengths that make the shortest reports.
+    pub fn pine64(dimension: u32, norm_bound: u64) -> Self {
+        Self::pine(PineField::Field64, dimension, norm_bound)
+    }
+
+    /// As [`pine64`](Self::pine64) over Field128: norms up to 2^63, and reports twice as long.
+    pub fn pine128(dimension: u32, norm_bound: u64) -> Self {
+        Self::pine(PineField::Field128, dimension, norm_bound)
+    }
+
+    fn pine(field: PineField, dimension: u32, norm_bound: u64) -> Self {
+        let (chunk_length, chunk_length_norm_equality) =
+            pine::optimal_chunk_lengths(dimension.min(MAX_DIMENSION), norm_bound);
+        Self::Pine { field, dimension, norm_bound, chunk_length, chunk_length_norm_equality }
+    }
+
+    /// Its name in its specification.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Prio3Count => "Prio3Count",
@@ -184,6 +236,7 @@ impl VdafConfig {
             Self::Prio3Histogram { .. } => "Prio3Histogram",
             Self::Prio3MultihotCountVec { .. } => "Prio3MultihotCountVec",
             Self::Prio3L1BoundSum { .. } => "Prio3L1BoundSum",
+            Self::Pine { field, .. } => field.vdaf_name(),
         }
     }
 
@@ -196,6 +249,7 @@ impl VdafConfig {
             Self::Prio3Histogram { .. } => 4,
             Self::Prio3MultihotCountVec { .. } => 5,
             Self::Prio3L1BoundSum { .. } => 7,
+            Self::Pine { field, .. } => field.vdaf_type(),
         }
     }
 
@@ -216,6 +270,19 @@ impl VdafConfig {
                 [&length.to_be_bytes()[..], &chunk_length.to_be_bytes(), &max_weight.to_be_bytes()]
                     .concat()
             }
+            Self::Pine {
+                field: _,
+                dimension,
+                norm_bound,
+                chunk_length,
+                chunk_length_norm_equality,
+            } => [
+                &dimension.to_be_bytes()[..],
+                &norm_bound.to_be_bytes(),
+                &chunk_length.to_be_bytes(),
+                &chunk_length_norm_equality.to_be_bytes(),
+            ]
+            .concat(),
         }
     }
 
@@ -228,7 +295,10 @@ impl VdafConfig {
             4 => ("Prio3Histogram", 8),
             5 => ("Prio3MultihotCountVec", 16),
             7 => ("Prio3L1BoundSum", 16),
-            _ => return Err(ConfigError::UnknownType(vdaf_type)),
+            _ => match PineField::from_vdaf_type(vdaf_type) {
+                Some(field) => (field.vdaf_name(), 20),
+                None => return Err(ConfigError::UnknownType(vdaf_type)),
+            },
         };
         if configuration.len() != expected {
             return Err(ConfigError::Length { name, actual: configuration.len(), expected });
@@ -249,22 +319,57 @@ impl VdafConfig {
                 chunk_length: u32_at(4),
                 max_weight: u64_at(8),
             },
-            _ => Self::Prio3L1BoundSum {
+            7 => Self::Prio3L1BoundSum {
                 length: u32_at(0),
                 max_value: u64_at(4),
                 chunk_length: u32_at(12),
+            },
+            _ => Self::Pine {
+                field: PineField::from_vdaf_type(vdaf_type)
+                    .ok_or(ConfigError::UnknownType(vdaf_type))?,
+                dimension: u32_at(0),
+                norm_bound: u64_at(4),
+                chunk_length: u32_at(12),
+                chunk_length_norm_equality: u32_at(16),
             },
         })
     }
 
     /// Checks the parameters and creates the aggregation function for two aggregators.
     ///
-    /// Rejects parameters of zero, measurements longer than [`MAX_ENCODED_LENGTH`], and chunk
-    /// lengths outside [optimal, 4 x optimal].
+    /// Rejects parameters of zero, measurements longer than [`MAX_ENCODED_LENGTH`] (PINE:
+    /// [`MAX_DIMENSION`]), and chunk lengths outside [optimal, 4 x optimal].
     pub fn build(&self) -> Result<Arc<dyn Vdaf>, ConfigError> {
         self.check_parameters()?;
-        self.check_chunk_length()?;
-        self.with_circuit(Adapt(self))?
+        self.check_chunk_lengths()?;
+        match self.pine_parameters() {
+            Some((field, parameters)) => {
+                parameters.check_soundness(field)?;
+                pine::build(self.clone(), field, parameters)
+            }
+            None => self.with_circuit(Adapt(self))?,
+        }
+    }
+
+    /// The parameters of PINE, if this is PINE, with the checks that tasks use.
+    fn pine_parameters(&self) -> Option<(PineField, Parameters)> {
+        match *self {
+            Self::Pine {
+                field,
+                dimension,
+                norm_bound,
+                chunk_length,
+                chunk_length_norm_equality,
+            } => Some((
+                field,
+                Parameters {
+                    chunk_length: chunk_length as usize,
+                    chunk_length_norm_equality: chunk_length_norm_equality as usize,
+                    ..Parameters::new(field, dimension as usize, norm_bound)
+                },
+            )),
+            _ => None,
+        }
     }
 
     /// Checks the parameters, except the chunk length, and creates the circuit.
@@ -297,6 +402,9 @@ impl VdafConfig {
                 L1BoundSum::<_, Gadget>::new(max.into(), length as usize, chunk_length as usize)
                     .map_err(refused)?,
             ),
+            Self::Pine { .. } => {
+                return Err(ConfigError::Refused("PINE has more than one circuit".into()));
+            }
         })
     }
 
@@ -323,6 +431,10 @@ impl VdafConfig {
             Self::Prio3L1BoundSum { max_value, .. } => {
                 in_range("max_value", max_value, u64::MAX)?;
             }
+            Self::Pine { field, dimension, norm_bound, .. } => {
+                in_range("dimension", dimension.into(), MAX_DIMENSION.into())?;
+                return in_range("norm_bound", norm_bound, field.max_norm_bound());
+            }
         }
         let actual = self.encoded_length();
         if actual > MAX_ENCODED_LENGTH {
@@ -341,25 +453,36 @@ impl VdafConfig {
                 max_measurement
             }
             Self::Prio3L1BoundSum { max_value, .. } => max_value,
+            Self::Pine { norm_bound, .. } => norm_bound,
             Self::Prio3Count | Self::Prio3Histogram { .. } | Self::Prio3MultihotCountVec { .. } => {
                 1
             }
         }
     }
 
-    fn check_chunk_length(&self) -> Result<(), ConfigError> {
-        let Some(actual) = self.chunk_length() else { return Ok(()) };
-        let optimal = self.optimal_chunk_length();
-        let max = MAX_CHUNK_FACTOR * u64::from(optimal);
-        if actual < optimal || u64::from(actual) > max {
-            return Err(ConfigError::ChunkLength { name: self.name(), actual, optimal, max });
+    fn check_chunk_lengths(&self) -> Result<(), ConfigError> {
+        let rest = match *self {
+            Self::Pine { dimension, norm_bound, chunk_length_norm_equality: actual, .. } => {
+                let (_, optimal) = pine::optimal_chunk_lengths(dimension, norm_bound);
+                Some(("chunk_length_norm_equality", actual, optimal))
+            }
+            _ => None,
+        };
+        let first =
+            self.chunk_length().map(|actual| ("chunk_length", actual, self.optimal_chunk_length()));
+        for (parameter, actual, optimal) in first.into_iter().chain(rest) {
+            let max = MAX_CHUNK_FACTOR * u64::from(optimal);
+            if actual < optimal || u64::from(actual) > max {
+                let name = self.name();
+                return Err(ConfigError::ChunkLength { name, parameter, actual, optimal, max });
+            }
         }
         Ok(())
     }
 
     fn length(&self) -> Option<u32> {
         match *self {
-            Self::Prio3Count | Self::Prio3Sum { .. } => None,
+            Self::Prio3Count | Self::Prio3Sum { .. } | Self::Pine { .. } => None,
             Self::Prio3SumVec { length, .. }
             | Self::Prio3Histogram { length, .. }
             | Self::Prio3MultihotCountVec { length, .. }
@@ -373,11 +496,12 @@ impl VdafConfig {
             Self::Prio3SumVec { chunk_length, .. }
             | Self::Prio3Histogram { chunk_length, .. }
             | Self::Prio3MultihotCountVec { chunk_length, .. }
-            | Self::Prio3L1BoundSum { chunk_length, .. } => Some(chunk_length),
+            | Self::Prio3L1BoundSum { chunk_length, .. }
+            | Self::Pine { chunk_length, .. } => Some(chunk_length),
         }
     }
 
-    /// Field elements per encoded measurement.
+    /// Field elements per encoded measurement. (PINE has its own limit, and needs no proof of all.)
     fn encoded_length(&self) -> u64 {
         match *self {
             Self::Prio3Count => 1,
@@ -392,10 +516,14 @@ impl VdafConfig {
             Self::Prio3L1BoundSum { length, max_value, .. } => {
                 (u64::from(length) + 1) * bits(max_value)
             }
+            Self::Pine { dimension, .. } => dimension.into(),
         }
     }
 
     fn optimal_chunk_length(&self) -> u32 {
+        if let Self::Pine { dimension, norm_bound, .. } = *self {
+            return pine::optimal_chunk_lengths(dimension, norm_bound).0;
+        }
         // Longer measurements are rejected anyway; the bound keeps the arithmetic in range.
         optimal_chunk_length(self.encoded_length().min(MAX_ENCODED_LENGTH) as usize) as u32
     }
@@ -414,7 +542,8 @@ impl VdafConfig {
             Self::Prio3SumVec { chunk_length, .. }
             | Self::Prio3Histogram { chunk_length, .. }
             | Self::Prio3MultihotCountVec { chunk_length, .. }
-            | Self::Prio3L1BoundSum { chunk_length, .. } => Some(chunk_length),
+            | Self::Prio3L1BoundSum { chunk_length, .. }
+            | Self::Pine { chunk_length, .. } => Some(chunk_length),
         }
     }
 }

@@ -7,7 +7,8 @@
 //! fields, proofs or circuits. Output shares never leave this crate: they are added to the caller's
 //! accumulators here.
 //!
-//! Prio3 comes from the `prio` crate, behind one private adapter. Not handled here: HPKE, report
+//! Prio3 comes from the `prio` crate, behind one private adapter; PINE is here, on the fields and
+//! proofs of `prio`. Not handled here: HPKE, report
 //! validation, replays and batches (the protocol's task), and differential privacy.
 //!
 //! ```
@@ -47,14 +48,16 @@
 mod aggregate_share;
 mod config;
 mod measurement;
+mod pine;
 mod ping_pong;
 mod prio3;
 mod vdaf;
 pub mod vectors;
 
 pub use aggregate_share::{AggregateShare, AggregateShareError};
-pub use config::{ConfigError, MAX_ENCODED_LENGTH, VdafConfig};
+pub use config::{ConfigError, MAX_DIMENSION, MAX_ENCODED_LENGTH, VdafConfig};
 pub use measurement::{AggregateResult, Measurement, MeasurementError};
+pub use pine::{FixedPointError, PineField, to_fixed_point};
 pub use vdaf::{
     HelperReport, LeaderBatch, LeaderReport, ShardError, Shares, Sizes, UnshardError, Vdaf,
     VerifyError, VerifyParams,

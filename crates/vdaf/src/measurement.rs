@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::VdafConfig;
 use crate::config::integer_from_json;
+use crate::pine::squared_norm;
 
 /// One client's measurement.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Measurement {
     MultihotCountVec(Vec<bool>),
     /// For Prio3L1BoundSum.
     L1BoundSum(Vec<u64>),
+    /// For PINE. Fractions are scaled, clipped and noised by the caller.
+    Vector(Vec<i64>),
 }
 
 /// What the collector learns. Noise that the aggregators have added may make a number negative.
@@ -52,7 +55,7 @@ pub enum MeasurementError {
         /// Elements of the VDAF's measurements.
         expected: usize,
     },
-    /// A value, or a sum of values, is too large.
+    /// A value, a sum of values or a norm is too large.
     #[error("{what} exceeds {max}")]
     TooLarge {
         /// Which quantity.
@@ -79,6 +82,7 @@ impl Measurement {
             VdafConfig::Prio3L1BoundSum { .. } => {
                 vector(value, integer_from_json).map(Self::L1BoundSum)
             }
+            VdafConfig::Pine { .. } => vector(value, signed_integer).map(Self::Vector),
         };
         let measurement = parsed.ok_or_else(|| kind_error(config))?;
         measurement.check(config)?;
@@ -113,6 +117,13 @@ impl Measurement {
                 let sum = values.iter().fold(0u64, |sum, value| sum.saturating_add(*value));
                 at_most("the sum of the elements", sum, *max_value)
             }
+            (VdafConfig::Pine { dimension, norm_bound, .. }, Self::Vector(values)) => {
+                check_length(values.len(), *dimension)?;
+                let within = squared_norm(values)
+                    .is_some_and(|norm| norm <= u128::from(*norm_bound) * u128::from(*norm_bound));
+                let error = MeasurementError::TooLarge { what: "the L2 norm", max: *norm_bound };
+                if within { Ok(()) } else { Err(error) }
+            }
             _ => Err(kind_error(config)),
         }
     }
@@ -128,6 +139,7 @@ impl fmt::Debug for Measurement {
             Self::Histogram(_) => "Histogram(..)",
             Self::MultihotCountVec(_) => "MultihotCountVec(..)",
             Self::L1BoundSum(_) => "L1BoundSum(..)",
+            Self::Vector(_) => "Vector(..)",
         })
     }
 }
@@ -186,6 +198,7 @@ fn kind_error(config: &VdafConfig) -> MeasurementError {
         }
         VdafConfig::Prio3Histogram { .. } => "the index of a bucket",
         VdafConfig::Prio3MultihotCountVec { .. } => "a vector of booleans",
+        VdafConfig::Pine { .. } => "a vector of signed integers",
     };
     MeasurementError::Kind { name: config.name(), expected }
 }
@@ -209,6 +222,14 @@ fn boolean(value: &Value) -> Option<bool> {
             1 => Some(true),
             _ => None,
         },
+    }
+}
+
+/// An integer that may be negative, as a number or a decimal string.
+fn signed_integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.parse().ok().filter(|value: &i64| value.to_string() == *text),
+        value => value.as_i64(),
     }
 }
 

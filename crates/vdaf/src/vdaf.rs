@@ -34,7 +34,8 @@ pub trait Vdaf: Send + Sync + fmt::Debug {
     /// string.)
     fn is_valid_agg_param(&self, agg_param: &[u8]) -> bool;
 
-    /// Client: splits a measurement into shares. All randomness is drawn from `rng`, in one call.
+    /// Client: splits a measurement into shares. All randomness is drawn from `rng`, in one call
+    /// per attempt; all but PINE make a single attempt.
     fn shard(
         &self,
         ctx: &[u8],
@@ -194,6 +195,10 @@ pub enum ShardError {
     /// The application context is too long to be hashed.
     #[error("the application context is longer than 65527 bytes")]
     Context,
+    /// Random checks that an honest report passes failed again and again (probability below 2^-400;
+    /// rather the random numbers are broken).
+    #[error("sharding failed {0} times")]
+    Attempts(usize),
     /// The proof system failed, although the measurement was checked.
     #[error("sharding failed: {0}")]
     Internal(String),

@@ -10,6 +10,8 @@
 
 mod file;
 mod higher_degree;
+mod pine;
+mod prio3;
 mod run;
 
 use prio::field::Field64;
@@ -19,6 +21,7 @@ use serde_json::{Map, Value};
 
 use self::file::VectorFile;
 use self::higher_degree::HigherDegree;
+use self::prio3::Prio3Subject;
 use self::run::Run;
 use crate::config::UseCircuit;
 use crate::prio3::Circuit;
@@ -74,7 +77,7 @@ pub enum VectorFailure {
 /// Runs all operations of a test-vector file, up to the first difference.
 ///
 /// The VDAF is named by a field `type` or `vdaf`; otherwise by the file name, up to its first `_`
-/// or `.`, if that begins with `Prio3`; otherwise it is the VDAF that has exactly the given
+/// or `.`, if that begins with `Prio3` or `Pine`; otherwise it is the VDAF that has exactly the given
 /// parameters.
 pub fn check(json_text: &str, file_name: &str) -> Result<VectorReport, VectorFailure> {
     let mut file: VectorFile = serde_json::from_str(json_text)?;
@@ -97,6 +100,7 @@ pub fn check(json_text: &str, file_name: &str) -> Result<VectorReport, VectorFai
             Runner { config: &config, algorithm_id: PRIVATE_ID, proofs: 3, file: &file }
                 .use_circuit(circuit)?
         }
+        PINE64 | PINE128 => pine::run(&vdaf, &file)?,
         name => {
             let config = config(name, &file.parameters).map_err(parameters_error)?;
             let algorithm_id = config.vdaf_type();
@@ -110,11 +114,27 @@ pub fn check(json_text: &str, file_name: &str) -> Result<VectorReport, VectorFai
 
 const HIGHER_DEGREE: &str = "Prio3HigherDegree";
 const MULTIPROOF: &str = "Prio3SumVecWithMultiproof";
+const PINE64: &str = "Pine64";
+const PINE128: &str = "Pine128";
+/// The parameters in files of PINE.
+const PINE_PARAMETERS: &[&str] = &[
+    "alpha",
+    "chunk_length",
+    "chunk_length_norm_equality",
+    "dimension",
+    "field",
+    "l2_norm_bound",
+    "num_frac_bits",
+    "num_wr_checks",
+    "num_wr_successes",
+    "proofs",
+    "proofs_norm_equality",
+];
 /// The algorithm identifier of VDAFs that exist only for test vectors.
 const PRIVATE_ID: u32 = 0xFFFF_FFFF;
 
 /// The parameters of each VDAF, in the order that inference tries.
-const KNOWN: [(&str, &[&str]); 8] = [
+const KNOWN: [(&str, &[&str]); 10] = [
     ("Prio3Count", &[]),
     ("Prio3Sum", &["max_measurement"]),
     ("Prio3SumVec", &["chunk_length", "length", "max_measurement"]),
@@ -123,6 +143,8 @@ const KNOWN: [(&str, &[&str]); 8] = [
     ("Prio3L1BoundSum", &["chunk_length", "length", "max_value"]),
     (HIGHER_DEGREE, &[]),
     (MULTIPROOF, &["chunk_length", "length", "max_measurement"]),
+    (PINE64, PINE_PARAMETERS),
+    (PINE128, PINE_PARAMETERS),
 ];
 
 /// Finds the name and removes it from the parameters.
@@ -135,7 +157,9 @@ fn vdaf_name(
     let named = match field {
         Some(Value::String(name)) => Some(name),
         Some(other) => Some(other.to_string()),
-        None => stem.filter(|stem| stem.starts_with("Prio3")).map(str::to_owned),
+        None => stem
+            .filter(|stem| stem.starts_with("Prio3") || stem.starts_with("Pine"))
+            .map(str::to_owned),
     };
     match named {
         Some(name) if KNOWN.iter().any(|(known, _)| *known == name) => Ok(name),
@@ -179,6 +203,8 @@ impl UseCircuit for Runner<'_> {
     type Output = Result<(usize, usize), VectorFailure>;
 
     fn use_circuit<T: Circuit>(self, circuit: T) -> Self::Output {
-        Run::new(self.config, self.algorithm_id, self.proofs, circuit, self.file)?.all()
+        let subject =
+            Prio3Subject::new(self.config, self.algorithm_id, self.proofs, circuit, self.file)?;
+        Run::new(subject, self.file).all()
     }
 }

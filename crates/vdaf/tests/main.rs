@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod own_vectors;
+mod pine;
 mod prio3;
 mod vectors;

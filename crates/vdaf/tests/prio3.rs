@@ -3,6 +3,6 @@
 mod corruption;
 mod differential;
 mod end_to_end;
-mod exchange;
+pub(crate) mod exchange;
 mod hostile_inputs;
 mod one_sided_rejection;

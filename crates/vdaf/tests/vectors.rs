@@ -48,6 +48,11 @@ fn own_vectors_pass() {
     assert_eq!(check_all(&workspace().join("vectors/vdaf_18_own")), 4);
 }
 
+#[test]
+fn vectors_of_pine_pass() {
+    assert_eq!(check_all(&workspace().join("vectors/pine_18")), 8);
+}
+
 fn own(name: &str) -> String {
     fs::read_to_string(workspace().join("vectors/vdaf_18_own").join(name)).unwrap()
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{VdafConfig, integer};
+use super::{PineField, VdafConfig, integer};
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", deny_unknown_fields)]
@@ -45,6 +45,26 @@ enum Readable {
         #[serde(default, with = "integer::optional_u32")]
         chunk_length: Option<u32>,
     },
+    Pine64 {
+        #[serde(with = "integer::u32")]
+        dimension: u32,
+        #[serde(with = "integer")]
+        norm_bound: u64,
+        #[serde(default, with = "integer::optional_u32")]
+        chunk_length: Option<u32>,
+        #[serde(default, with = "integer::optional_u32")]
+        chunk_length_norm_equality: Option<u32>,
+    },
+    Pine128 {
+        #[serde(with = "integer::u32")]
+        dimension: u32,
+        #[serde(with = "integer")]
+        norm_bound: u64,
+        #[serde(default, with = "integer::optional_u32")]
+        chunk_length: Option<u32>,
+        #[serde(default, with = "integer::optional_u32")]
+        chunk_length_norm_equality: Option<u32>,
+    },
 }
 
 impl Serialize for VdafConfig {
@@ -76,6 +96,30 @@ impl From<&VdafConfig> for Readable {
             VdafConfig::Prio3L1BoundSum { length, max_value, chunk_length } => {
                 Self::Prio3L1BoundSum { length, max_value, chunk_length: Some(chunk_length) }
             }
+            VdafConfig::Pine {
+                field: PineField::Field64,
+                dimension,
+                norm_bound,
+                chunk_length,
+                chunk_length_norm_equality,
+            } => Self::Pine64 {
+                dimension,
+                norm_bound,
+                chunk_length: Some(chunk_length),
+                chunk_length_norm_equality: Some(chunk_length_norm_equality),
+            },
+            VdafConfig::Pine {
+                field: PineField::Field128,
+                dimension,
+                norm_bound,
+                chunk_length,
+                chunk_length_norm_equality,
+            } => Self::Pine128 {
+                dimension,
+                norm_bound,
+                chunk_length: Some(chunk_length),
+                chunk_length_norm_equality: Some(chunk_length_norm_equality),
+            },
         }
     }
 }
@@ -97,10 +141,38 @@ impl From<Readable> for VdafConfig {
             Readable::Prio3L1BoundSum { length, max_value, chunk_length } => {
                 (Self::l1_bound_sum(length, max_value), chunk_length)
             }
+            Readable::Pine64 {
+                dimension,
+                norm_bound,
+                chunk_length,
+                chunk_length_norm_equality,
+            } => {
+                let config = Self::pine64(dimension, norm_bound);
+                (config.with_norm_chunk_length(chunk_length_norm_equality), chunk_length)
+            }
+            Readable::Pine128 {
+                dimension,
+                norm_bound,
+                chunk_length,
+                chunk_length_norm_equality,
+            } => {
+                let config = Self::pine128(dimension, norm_bound);
+                (config.with_norm_chunk_length(chunk_length_norm_equality), chunk_length)
+            }
         };
         if let (Some(given), Some(chunk_length)) = (given, config.chunk_length_mut()) {
             *chunk_length = given;
         }
         config
+    }
+}
+
+impl VdafConfig {
+    /// With the second chunk length of PINE, if one is given.
+    fn with_norm_chunk_length(mut self, given: Option<u32>) -> Self {
+        if let (Self::Pine { chunk_length_norm_equality, .. }, Some(given)) = (&mut self, given) {
+            *chunk_length_norm_equality = given;
+        }
+        self
     }
 }

@@ -1,21 +1,66 @@
-//! One run of a test-vector file over one circuit.
+//! One run of a test-vector file over one VDAF.
 
 use std::collections::HashMap;
 
-use prio::codec::Encode;
-
 use super::VectorFailure;
 use super::file::{Hex, Operation, OperationKind, ReportVector, VectorFile};
-use crate::config::integer_from_json;
-use crate::prio3::{Circuit, Instance, VerifyState};
-use crate::{AggregateShare, Measurement, VdafConfig};
+use crate::{AggregateResult, AggregateShare};
 
-pub(super) struct Run<'a, T: Circuit> {
-    config: &'a VdafConfig,
-    instance: Instance<T>,
+/// A VDAF for any number of aggregators, over bytes. An error says why an operation failed, which
+/// a file may expect.
+pub(super) trait Subject {
+    /// What an aggregator keeps between its two steps.
+    type State;
+
+    /// The public share and the input shares.
+    fn shard(
+        &self,
+        ctx: &[u8],
+        measurement: &serde_json::Value,
+        nonce: &[u8; 16],
+        rand: &[u8],
+    ) -> Result<(Vec<u8>, Vec<Vec<u8>>), String>;
+
+    /// The state and the verifier share.
+    fn verify_init(
+        &self,
+        verify_key: &[u8; 32],
+        ctx: &[u8],
+        agg_id: u8,
+        report: (&[u8; 16], &[u8], &[u8]),
+    ) -> Result<(Self::State, Vec<u8>), String>;
+
+    /// The verifier message.
+    fn verifier_shares_to_message(
+        &self,
+        ctx: &[u8],
+        state: &Self::State,
+        shares: &[&[u8]],
+    ) -> Result<Vec<u8>, String>;
+
+    /// The output share.
+    fn verify_next(
+        &self,
+        ctx: &[u8],
+        state: &Self::State,
+        message: &[u8],
+    ) -> Result<Vec<u8>, String>;
+
+    fn zero_share(&self) -> AggregateShare;
+
+    fn decode_aggregate_share(&self, bytes: &[u8]) -> Result<AggregateShare, String>;
+
+    fn unshard(&self, shares: &[AggregateShare], count: usize) -> Result<AggregateResult, String>;
+
+    /// The file's `agg_result`, if it has that form.
+    fn expected_result(&self, value: &serde_json::Value) -> Option<Vec<i128>>;
+}
+
+pub(super) struct Run<'a, S: Subject> {
+    subject: S,
     file: &'a VectorFile,
     /// After `verify_init`, by report and aggregator.
-    states: HashMap<(usize, usize), VerifyState<T>>,
+    states: HashMap<(usize, usize), S::State>,
 }
 
 /// The outcome of an operation that could be run.
@@ -37,25 +82,9 @@ struct Comparison {
 /// An error means that the operation cannot be run: the file lacks something.
 type Attempt<T = Outcome> = Result<T, String>;
 
-impl<'a, T: Circuit> Run<'a, T> {
-    pub(super) fn new(
-        config: &'a VdafConfig,
-        algorithm_id: u32,
-        proofs: u8,
-        circuit: T,
-        file: &'a VectorFile,
-    ) -> Result<Self, VectorFailure> {
-        let parameters_error =
-            |error: String| VectorFailure::Parameters { vdaf: config.name().to_owned(), error };
-        if !Instance::<T>::is_valid_context(&file.ctx.0) {
-            return Err(parameters_error("the context is too long".into()));
-        }
-        if !file.agg_param.0.is_empty() {
-            return Err(parameters_error("the aggregation parameter must be empty".into()));
-        }
-        let instance = Instance::new(algorithm_id, file.shares, proofs, circuit)
-            .map_err(|e| parameters_error(e.to_string()))?;
-        Ok(Self { config, instance, file, states: HashMap::new() })
+impl<'a, S: Subject> Run<'a, S> {
+    pub(super) fn new(subject: S, file: &'a VectorFile) -> Self {
+        Self { subject, file, states: HashMap::new() }
     }
 
     /// Runs all operations. Returns how many succeeded and failed, each as expected.
@@ -88,16 +117,11 @@ impl<'a, T: Circuit> Run<'a, T> {
 
     fn shard(&self, operation: &Operation) -> Attempt {
         let (_, report) = self.report(operation)?;
-        let measurement = match Measurement::parse(self.config, &report.measurement) {
-            Ok(measurement) => measurement,
-            Err(e) => return Ok(Outcome::Failure(e.to_string())),
-        };
-        let measurement = T::measurement(&measurement).ok_or("not a measurement of this VDAF")?;
-        let sharded =
-            self.instance.shard(&self.file.ctx.0, &measurement, &nonce(report)?, &report.rand.0);
+        let (ctx, nonce) = (&self.file.ctx.0, nonce(report)?);
+        let sharded = self.subject.shard(ctx, &report.measurement, &nonce, &report.rand.0);
         let (public_share, input_shares) = match sharded {
             Ok(sharded) => sharded,
-            Err(e) => return Ok(Outcome::Failure(e.to_string())),
+            Err(reason) => return Ok(Outcome::Failure(reason)),
         };
         if report.input_shares.len() != input_shares.len() {
             return Err(format!(
@@ -107,10 +131,10 @@ impl<'a, T: Circuit> Run<'a, T> {
             ));
         }
         let mut comparisons =
-            vec![Comparison::encoded("public share", &report.public_share, &public_share)?];
-        for (id, (expected, actual)) in report.input_shares.iter().zip(&input_shares).enumerate() {
+            vec![Comparison::new("public share", &report.public_share, public_share)];
+        for (id, (expected, actual)) in report.input_shares.iter().zip(input_shares).enumerate() {
             let what = format!("input share of aggregator {id}");
-            comparisons.push(Comparison::encoded(what, expected, actual)?);
+            comparisons.push(Comparison::new(what, expected, actual));
         }
         Ok(Outcome::Success(comparisons))
     }
@@ -120,24 +144,13 @@ impl<'a, T: Circuit> Run<'a, T> {
         let id = self.aggregator(operation)?;
         let verify_key =
             self.file.verify_key.0.as_slice().try_into().map_err(|_| "verify_key of wrong size")?;
-        let Some(public_share) = self.instance.decode_public_share(&report.public_share.0) else {
-            return Ok(Outcome::Failure("malformed public share".into()));
-        };
         let input_share = &at(&report.input_shares, id.into(), "input share")?.0;
-        let ctx = &self.file.ctx.0;
-        let Some(input_share) = self.instance.decode_input_share(ctx, id, input_share) else {
-            return Ok(Outcome::Failure("malformed input share".into()));
-        };
-        let (state, verifier_share) = match self.instance.verify_init(
-            verify_key,
-            ctx,
-            id,
-            &nonce(report)?,
-            &public_share,
-            &input_share,
-        ) {
+        let nonce = nonce(report)?;
+        let report_parts = (&nonce, report.public_share.0.as_slice(), input_share.as_slice());
+        let done = self.subject.verify_init(verify_key, &self.file.ctx.0, id, report_parts);
+        let (state, verifier_share) = match done {
             Ok(done) => done,
-            Err(e) => return Ok(Outcome::Failure(e.to_string())),
+            Err(reason) => return Ok(Outcome::Failure(reason)),
         };
         self.states.insert((report_index, id.into()), state);
         if !operation.success {
@@ -145,31 +158,21 @@ impl<'a, T: Circuit> Run<'a, T> {
         }
         let expected = at(&report.verifier_shares, 0, "verifier shares of round")?;
         let expected = at(expected, id.into(), "verifier share")?;
-        Ok(Outcome::Success(vec![Comparison::encoded(
-            "verifier share",
-            expected,
-            &verifier_share,
-        )?]))
+        Ok(Outcome::one("verifier share", expected, verifier_share))
     }
 
     fn verifier_shares_to_message(&self, operation: &Operation) -> Attempt {
         let (report_index, report) = self.report(operation)?;
         let round = operation.round.ok_or("no round given")?;
         let state = self.state(report_index, 0)?;
-        let mut shares = Vec::new();
-        for bytes in at(&report.verifier_shares, round, "verifier shares of round")? {
-            match Instance::<T>::decode_verifier_share(state, &bytes.0) {
-                Some(share) => shares.push(share),
-                None => return Ok(Outcome::Failure("malformed verifier share".into())),
-            }
-        }
-        match self.instance.verifier_shares_to_message(&self.file.ctx.0, shares) {
-            Err(e) => Ok(Outcome::Failure(e.to_string())),
+        let shares = at(&report.verifier_shares, round, "verifier shares of round")?;
+        let shares: Vec<_> = shares.iter().map(|share| share.0.as_slice()).collect();
+        match self.subject.verifier_shares_to_message(&self.file.ctx.0, state, &shares) {
+            Err(reason) => Ok(Outcome::Failure(reason)),
             Ok(_) if !operation.success => Ok(Outcome::Success(Vec::new())),
             Ok(message) => {
                 let expected = at(&report.verifier_messages, round, "verifier message of round")?;
-                let comparison = Comparison::encoded("verifier message", expected, &message)?;
-                Ok(Outcome::Success(vec![comparison]))
+                Ok(Outcome::one("verifier message", expected, message))
             }
         }
     }
@@ -178,31 +181,28 @@ impl<'a, T: Circuit> Run<'a, T> {
         let (report_index, report) = self.report(operation)?;
         let id = self.aggregator(operation)?;
         if operation.round != Some(1) {
-            return Err("Prio3 has verify_next in round 1 only".into());
+            return Err("there is verify_next in round 1 only".into());
         }
         let state = self.state(report_index, id.into())?;
         let message = &at(&report.verifier_messages, 0, "verifier message of round")?.0;
-        let Some(message) = Instance::<T>::decode_verifier_message(state, message) else {
-            return Ok(Outcome::Failure("malformed verifier message".into()));
-        };
-        match self.instance.verify_next(&self.file.ctx.0, state.clone(), message) {
-            Err(e) => Ok(Outcome::Failure(e.to_string())),
+        match self.subject.verify_next(&self.file.ctx.0, state, message) {
+            Err(reason) => Ok(Outcome::Failure(reason)),
             Ok(_) if !operation.success => Ok(Outcome::Success(Vec::new())),
             Ok(output_share) => {
                 let expected = at(&report.out_shares, id.into(), "output share")?;
-                let comparison = Comparison::encoded("output share", expected, &output_share)?;
-                Ok(Outcome::Success(vec![comparison]))
+                Ok(Outcome::one("output share", expected, output_share))
             }
         }
     }
 
     fn aggregate(&self, operation: &Operation) -> Attempt {
         let id = self.aggregator(operation)?;
-        let mut sum = AggregateShare::zero::<T::Field>(self.instance.output_len());
+        let mut sum = self.subject.zero_share();
         for report in &self.file.reports {
             let output_share = &at(&report.out_shares, id.into(), "output share")?.0;
             // An output share and the aggregate share of one report are the same bytes.
             match self
+                .subject
                 .decode_aggregate_share(output_share)
                 .and_then(|share| sum.merge(&share).map_err(|e| e.to_string()))
             {
@@ -214,38 +214,29 @@ impl<'a, T: Circuit> Run<'a, T> {
             return Ok(Outcome::Success(Vec::new()));
         }
         let expected = at(&self.file.agg_shares, id.into(), "aggregate share")?;
-        Ok(Outcome::Success(vec![Comparison {
-            what: "aggregate share".into(),
-            expected: expected.0.clone(),
-            actual: sum.encode(),
-        }]))
+        Ok(Outcome::one("aggregate share", expected, sum.encode()))
     }
 
     fn unshard(&self) -> Attempt {
         if self.file.agg_shares.len() != usize::from(self.file.shares) {
             return Err("not one aggregate share per aggregator".into());
         }
-        let mut shares = Vec::new();
-        for bytes in &self.file.agg_shares {
-            let share = match self.decode_aggregate_share(&bytes.0) {
-                Ok(share) => share,
-                Err(e) => return Ok(Outcome::Failure(e)),
-            };
-            let elements = share.elements::<T::Field>(self.instance.output_len());
-            shares.push(elements.map_err(|e| e.to_string())?.to_vec());
-        }
-        let actual = match self.instance.unshard(shares, self.file.reports.len()) {
-            // Results of vectors are small: none is negative.
-            Ok(result) => T::result(result, |sum| sum as i128),
-            Err(e) => return Ok(Outcome::Failure(e.to_string())),
+        let shares: Result<Vec<_>, _> = self
+            .file
+            .agg_shares
+            .iter()
+            .map(|bytes| self.subject.decode_aggregate_share(&bytes.0))
+            .collect();
+        let actual = match shares
+            .and_then(|shares| self.subject.unshard(&shares, self.file.reports.len()))
+        {
+            Ok(result) => result,
+            Err(reason) => return Ok(Outcome::Failure(reason)),
         };
-        let expected: Option<Vec<i128>> = match &self.file.agg_result {
-            serde_json::Value::Array(values) => {
-                values.iter().map(|v| integer_from_json(v).map(i128::from)).collect()
-            }
-            value => integer_from_json(value).map(|v| vec![v.into()]),
-        };
-        let expected = expected.ok_or("agg_result is not made of integers")?;
+        let expected = self
+            .subject
+            .expected_result(&self.file.agg_result)
+            .ok_or("agg_result is not made of integers")?;
         match first_difference(&expected, actual.as_slice()) {
             None => Ok(Outcome::Success(Vec::new())),
             Some(index) => Ok(Outcome::OtherResult(format!(
@@ -254,11 +245,6 @@ impl<'a, T: Circuit> Run<'a, T> {
                 show(actual.as_slice().get(index))
             ))),
         }
-    }
-
-    fn decode_aggregate_share(&self, bytes: &[u8]) -> Attempt<AggregateShare> {
-        AggregateShare::decode::<T::Field>(bytes, self.instance.output_len())
-            .map_err(|e| e.to_string())
     }
 
     fn report(&self, operation: &Operation) -> Attempt<(usize, &'a ReportVector)> {
@@ -274,15 +260,20 @@ impl<'a, T: Circuit> Run<'a, T> {
             .ok_or_else(|| "no valid aggregator_id given".into())
     }
 
-    fn state(&self, report: usize, aggregator: usize) -> Attempt<&VerifyState<T>> {
+    fn state(&self, report: usize, aggregator: usize) -> Attempt<&S::State> {
         self.states.get(&(report, aggregator)).ok_or_else(|| "no verify_init before".into())
     }
 }
 
+impl Outcome {
+    fn one(what: &str, expected: &Hex, actual: Vec<u8>) -> Self {
+        Self::Success(vec![Comparison::new(what, expected, actual)])
+    }
+}
+
 impl Comparison {
-    fn encoded(what: impl Into<String>, expected: &Hex, actual: &impl Encode) -> Attempt<Self> {
-        let actual = actual.get_encoded().map_err(|e| e.to_string())?;
-        Ok(Self { what: what.into(), expected: expected.0.clone(), actual })
+    fn new(what: impl Into<String>, expected: &Hex, actual: Vec<u8>) -> Self {
+        Self { what: what.into(), expected: expected.0.clone(), actual }
     }
 
     /// Describes the first difference.
@@ -336,7 +327,7 @@ fn nonce(report: &ReportVector) -> Attempt<[u8; 16]> {
     report.nonce.0.as_slice().try_into().map_err(|_| "nonce of wrong size".into())
 }
 
-fn first_difference<V: PartialEq>(a: &[V], b: &[V]) -> Option<usize> {
+pub(super) fn first_difference<V: PartialEq>(a: &[V], b: &[V]) -> Option<usize> {
     let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     (common < a.len() || common < b.len()).then_some(common)
 }

@@ -222,7 +222,8 @@ fn sharding_draws_exactly_its_randomness_from_the_rng() {
         let vdaf = config.build().unwrap();
         let mut rng = CountingRng { calls: 0, bytes: 0 };
         let first = vdaf.shard(CTX, &measurements[0], &[0; 16], &mut rng).unwrap();
-        let expected = if vdaf.sizes().public_share == 0 { 64 } else { 128 };
+        // The helper's share and the prover's seed; two blinds per stage of joint randomness.
+        let expected = 64 + vdaf.sizes().public_share;
         assert_eq!((rng.calls, rng.bytes), (1, expected), "{config:?}");
         let again = vdaf.shard(CTX, &measurements[0], &[0; 16], &mut rng).unwrap();
         assert_eq!(first.leader, again.leader, "all randomness comes from the argument");

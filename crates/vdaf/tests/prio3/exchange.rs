@@ -21,10 +21,12 @@ pub(crate) struct Case {
     pub(crate) result: AggregateResult,
 }
 
-/// All six VDAFs, with parameters that divide evenly and that do not.
+/// All VDAFs, with parameters that divide evenly and that do not.
 pub(crate) fn cases() -> Vec<Case> {
     use AggregateResult::{Scalar, Vector};
     use Measurement::{Count, Histogram, L1BoundSum, MultihotCountVec, Sum, SumVec};
+    let vectors = [vec![-9, 0, 4, 1, -1], vec![0, 10, 0, 0, 0], vec![-4, 4, -4, 4, -4]];
+    let vectors = vectors.map(Measurement::Vector);
     let case = |config, measurements, result| Case { config, measurements, result };
     let (t, f) = (true, false);
     vec![
@@ -65,6 +67,8 @@ pub(crate) fn cases() -> Vec<Case> {
             vec![L1BoundSum(vec![10, 0, 0]), L1BoundSum(vec![3, 3, 4]), L1BoundSum(vec![0, 0, 0])],
             Vector(vec![13, 3, 4]),
         ),
+        case(VdafConfig::pine64(5, 10), vectors.clone().into(), Vector(vec![-13, 14, 0, 5, -5])),
+        case(VdafConfig::pine128(5, 10), vectors.into(), Vector(vec![-13, 14, 0, 5, -5])),
     ]
 }
 

@@ -228,6 +228,11 @@ fn invalid_measurements_are_not_sharded() {
         (VdafConfig::l1_bound_sum(2, 5), Measurement::L1BoundSum(vec![3, 3])),
         (VdafConfig::l1_bound_sum(2, 5), Measurement::L1BoundSum(vec![u64::MAX, u64::MAX])),
         (VdafConfig::l1_bound_sum(2, 5), Measurement::L1BoundSum(vec![])),
+        (VdafConfig::pine64(2, 5), Measurement::Vector(vec![3, -5])),
+        (VdafConfig::pine64(2, 5), Measurement::Vector(vec![i64::MIN, i64::MIN])),
+        (VdafConfig::pine64(2, 5), Measurement::Vector(vec![3])),
+        (VdafConfig::pine64(2, 5), Measurement::SumVec(vec![3, 4])),
+        (VdafConfig::pine128(3, 1 << 63), Measurement::Vector(vec![i64::MIN; 3])),
     ];
     for (config, measurement) in bad {
         let vdaf = config.build().unwrap();
