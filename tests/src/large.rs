@@ -29,8 +29,8 @@ use crate::process::run_json;
 use crate::service::Service;
 use crate::task::{TaskFiles, read_key};
 
-/// The largest element of a measurement.
-const MAX_ELEMENT: u64 = 65_535;
+/// The largest element of a measurement, of either sign. The norm bound follows from it.
+const MAX_ELEMENT: u64 = 500;
 /// The name of the leader's operator at the relay.
 const OPERATOR: &str = "leader.example";
 /// The pause between two looks at counters.
@@ -40,6 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 /// Longer than any request waits.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(120);
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Vectors of signed integers of bounded norm (PINE).
+    Pine,
+    /// Vectors of integers of 16 bits (Prio3SumVec).
+    SumVec,
+}
+
 /// Leader, helper and relay with one task. Dropping it kills the processes.
 #[derive(Debug)]
 pub struct LargeReports {
@@ -48,6 +57,7 @@ pub struct LargeReports {
     /// The relay in front of the leader's gateway.
     pub relay: Service,
     files: TaskFiles,
+    kind: Kind,
     length: u32,
     time: Time,
     gateway_key: PathBuf,
@@ -82,13 +92,19 @@ pub struct Peaks {
 }
 
 impl LargeReports {
-    /// Makes a task whose measurements have `length` elements of 16 bits, with a minimum batch of
-    /// `count`. Nothing runs yet.
-    pub fn new(length: u32, count: u64) -> Result<Self> {
+    /// Makes a task whose measurements have `length` elements, with a minimum batch of `count`. Nothing
+    /// runs yet.
+    pub fn new(kind: Kind, length: u32, count: u64) -> Result<Self> {
         let mut pair = Pair::new()?;
-        let (length_text, count, max) =
-            (length.to_string(), count.to_string(), MAX_ELEMENT.to_string());
-        let options = ["--vdaf", "sum-vec", "--length", &length_text, "--max-measurement", &max];
+        let norm_bound = MAX_ELEMENT * (u64::from(length).isqrt() + 1);
+        let (length_text, count, norm_bound) =
+            (length.to_string(), count.to_string(), norm_bound.to_string());
+        let options = match kind {
+            Kind::Pine => ["--vdaf", "pine", "--length", &length_text, "--norm-bound", &norm_bound],
+            Kind::SumVec => {
+                ["--vdaf", "sum-vec", "--length", &length_text, "--max-measurement", "65535"]
+            }
+        };
         let options = [&options[..], &["--min-batch-size", &count]].concat();
         let files = pair.add_task("large", &options)?;
         let gateway_key = pair.folder().join("leader-gateway.toml");
@@ -97,7 +113,7 @@ impl LargeReports {
         pair.leader.configure("[gateway]\nkeys = [\"leader-gateway.toml\"]\n")?;
         let relay = Service::new(pair.folder(), "relay", "relay")?;
         let time = files.past_time()?;
-        Ok(Self { pair, relay, files, length, time, gateway_key })
+        Ok(Self { pair, relay, files, kind, length, time, gateway_key })
     }
 
     /// Starts all three, the relay with these settings beside its gateway. All devices have one
@@ -187,8 +203,11 @@ impl LargeReports {
 
     /// A report of device `index`.
     fn report(&self, keys: &[HpkeConfig; 2], index: u64) -> Result<Vec<u8>> {
-        let elements = (0..u64::from(self.length)).map(|at| element(index, at)).collect();
-        let measurement = Measurement::SumVec(elements);
+        let elements = (0..u64::from(self.length)).map(|at| self.kind.element(index, at));
+        let measurement = match self.kind {
+            Kind::Pine => Measurement::Vector(elements.collect()),
+            Kind::SumVec => Measurement::SumVec(elements.map(i64::cast_unsigned).collect()),
+        };
         let mut rng = ChaCha20Rng::seed_from_u64(index);
         let [leader, helper] = keys;
         let task = self.files.task();
@@ -236,8 +255,17 @@ impl LargeReports {
     }
 
     fn expected(&self, count: u64) -> Vec<i128> {
-        let sum = |at| (0..count).map(|index| i128::from(element(index, at))).sum();
+        let sum = |at| (0..count).map(|index| i128::from(self.kind.element(index, at))).sum();
         (0..u64::from(self.length)).map(sum).collect()
+    }
+}
+
+impl Kind {
+    /// Element `at` of the measurement of device `index`.
+    fn element(self, index: u64, at: u64) -> i64 {
+        let mixed = index.wrapping_mul(40_503).wrapping_add(at.wrapping_mul(2_654_435_761)) >> 7;
+        let element = (mixed % (2 * MAX_ELEMENT + 1)) as i64;
+        if self == Self::Pine { element - MAX_ELEMENT as i64 } else { element }
     }
 }
 
@@ -252,12 +280,6 @@ impl Reports {
         self.file.read_exact_at(&mut report, index * self.report_len as u64)?;
         Ok(report)
     }
-}
-
-/// Element `at` of the measurement of device `index`.
-fn element(index: u64, at: u64) -> u64 {
-    (index.wrapping_mul(40_503).wrapping_add(at.wrapping_mul(2_654_435_761)) >> 7)
-        % (MAX_ELEMENT + 1)
 }
 
 /// Sends a report until the leader has it. Returns how often it was turned away.

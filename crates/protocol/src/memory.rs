@@ -8,9 +8,7 @@
 use sotto_vdaf::Sizes;
 
 use crate::leader::aggregate::JobLimits;
-
-/// What a report has beside its shares: metadata, two encapsulated keys, two tokens.
-const REPORT_HEAD: usize = 4 * 1024;
+use crate::task::MAX_REPORT_HEAD;
 
 /// Verifying a report takes at most this many times its share, beside the share. Measured for the
 /// longest measurements of each kind (`crates/vdaf/tests/memory.rs`).
@@ -34,7 +32,7 @@ pub fn verifying(sizes: &Sizes) -> usize {
 /// The most that an attempt at an aggregation job takes: its reports, the sum, and verifying one of
 /// them after the other.
 pub fn aggregation(sizes: &Sizes, limits: JobLimits) -> u64 {
-    let raw = sizes.public_share + sizes.leader_share + sizes.helper_share + REPORT_HEAD;
+    let raw = sizes.public_share + sizes.leader_share + sizes.helper_share + MAX_REPORT_HEAD;
     let one = report(sizes, raw).saturating_add(sizes.aggregate_share);
     let full = one.saturating_mul(limits.max_job_reports).min(limits.max_job_bytes);
     full.max(one).saturating_add(verifying(sizes)) as u64

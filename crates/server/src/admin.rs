@@ -39,7 +39,8 @@ impl Admin {
         let (memory, refused) = self.memory.report();
         self.health.set(Concern::MemoryFull, refused);
         let (ready, mut document) = self.health.report();
-        document["memory"] = memory;
+        document["memory_limit_bytes"] = memory.limit.into();
+        document["memory_held_bytes"] = memory.held.into();
         (ready, document)
     }
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Counter, Gauge};
-use serde_json::{Value, json};
 
 use crate::environment::{Instant, instant};
 use crate::http::Budget;
@@ -29,6 +28,13 @@ struct Inner {
     jobs: AtomicU64,
     refusals: Arc<Refusals>,
     gauges: [Gauge; 2],
+}
+
+/// How many bytes there are, and how many of them are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) limit: u64,
+    pub(crate) held: u64,
 }
 
 /// How often there was no memory, and when last.
@@ -78,13 +84,13 @@ impl Memory {
     }
 
     /// What `/readyz` says, and why requests were refused lately, if any were.
-    pub(crate) fn report(&self) -> (Value, Option<String>) {
-        let (limit, held) = (self.0.limit, self.held());
+    pub(crate) fn report(&self) -> (Held, Option<String>) {
+        let (limit, held) = (self.0.limit as u64, self.held());
         self.0.gauges[1].set(held as f64);
         let refused = self.0.refusals.lately().map(|count| {
             format!("{count} requests were refused since the start, the last one just now")
         });
-        (json!({ "limit_bytes": limit, "held_bytes": held }), refused)
+        (Held { limit, held }, refused)
     }
 
     fn held(&self) -> u64 {
@@ -130,13 +136,13 @@ mod tests {
         let mut share = Share::default();
         share.grow(&requests, 30 * 1024).unwrap();
         memory.note_jobs(5);
-        let (document, refused) = memory.report();
-        assert_eq!(document, json!({ "limit_bytes": 65_536, "held_bytes": 30 * 1024 + 5 }));
+        let (told, refused) = memory.report();
+        assert_eq!(told, Held { limit: 65_536, held: 30 * 1024 + 5 });
         assert_eq!(refused, None);
         assert!(Share::default().grow(&requests, 3 * 1024).is_err());
         assert!(memory.report().1.unwrap().starts_with("1 requests"));
         Share::default().grow(&answers, 32 * 1024).unwrap();
         drop(share);
-        assert_eq!(memory.report().0["held_bytes"], 5);
+        assert_eq!(memory.report().0.held, 5);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Parser;
-use sotto_tests::large::LargeReports;
+use sotto_tests::large::{Kind, LargeReports};
 
 /// The most memory that a role may take.
 const LIMIT_MB: u64 = 512;
@@ -21,8 +21,11 @@ struct Arguments {
     /// The seed: nothing is random here.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What is measured.
+    #[arg(long, value_enum, default_value_t = Kind::Pine)]
+    kind: Kind,
     /// Elements of a measurement.
-    #[arg(long, default_value_t = 16_384)]
+    #[arg(long, default_value_t = 1_000_000)]
     length: u32,
     /// Devices that send at once.
     #[arg(long, default_value_t = 32)]
@@ -30,8 +33,8 @@ struct Arguments {
 }
 
 fn main() -> Result<ExitCode> {
-    let Arguments { count, length, lanes, .. } = Arguments::parse();
-    let mut large = LargeReports::new(length, count)?;
+    let Arguments { count, kind, length, lanes, .. } = Arguments::parse();
+    let mut large = LargeReports::new(kind, length, count)?;
     large.start("")?;
     let begin = Instant::now();
     let reports = large.prepare(count)?;

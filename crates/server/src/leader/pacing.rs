@@ -180,7 +180,7 @@ mod tests {
         let task = leader_task(1, "https://a.example/").unwrap();
         let reason = || health.report().1["reasons"][0]["name"].clone();
         let attempt = pacing.begin(JobKind::Aggregation, &task).unwrap();
-        assert_ne!(memory.report().0["held_bytes"], 0);
+        assert_ne!(memory.report().0.held, 0);
         pacing.failed(attempt, &HelperError::Unreachable("connect"));
         assert_eq!(reason(), "helper_unreachable");
         assert!(pacing.is_in_trouble(&task));
