@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -19,11 +19,11 @@ use sotto_client::{
     ExchangeError, HttpOptions, HttpTransport, Poll, PreparedReport, RelayTransport, RetryPolicy,
     UploadError, UploadOutcome, Uploader,
 };
-use sotto_protocol::client::produce_report;
+use sotto_protocol::client::{consume_hpke_config_list, produce_report};
 use sotto_vdaf::{AggregateResult, Measurement};
-use sotto_wire::{HpkeConfig, Interval, Query, ReportError, Time};
+use sotto_wire::{HpkeConfig, Interval, Query, ReportError, Time, Url};
 
-use crate::pair::Pair;
+use crate::pair::{Pair, get};
 use crate::phone::now;
 use crate::process::run_json;
 use crate::service::Service;
@@ -56,11 +56,19 @@ pub struct LargeReports {
     pub pair: Pair,
     /// The relay in front of the leader's gateway.
     pub relay: Service,
+    /// The devices.
+    pub devices: Devices,
+}
+
+/// Devices that send through the relay.
+#[derive(Debug)]
+pub struct Devices {
     files: TaskFiles,
     kind: Kind,
     length: u32,
     time: Time,
     gateway_key: PathBuf,
+    relay: String,
 }
 
 /// Reports in a file, all of one length.
@@ -113,7 +121,8 @@ impl LargeReports {
         pair.leader.configure("[gateway]\nkeys = [\"leader-gateway.toml\"]\n")?;
         let relay = Service::new(pair.folder(), "relay", "relay")?;
         let time = files.past_time()?;
-        Ok(Self { pair, relay, files, kind, length, time, gateway_key })
+        let devices = Devices { files, kind, length, time, gateway_key, relay: relay.url() };
+        Ok(Self { pair, relay, devices })
     }
 
     /// Starts all three, the relay with these settings beside its gateway. All devices have one
@@ -129,8 +138,8 @@ impl LargeReports {
 
     /// Prepares reports on all processors, one after the other on each.
     pub fn prepare(&self, count: u64) -> Result<Reports> {
-        let keys = [self.pair.leader.hpke_config()?, self.pair.helper.hpke_config()?];
-        let first = self.report(&keys, 0)?;
+        let keys = self.devices.keys()?;
+        let first = self.devices.report(&keys, 0)?;
         let file = File::options()
             .create(true)
             .truncate(true)
@@ -146,7 +155,7 @@ impl LargeReports {
                 if index >= count {
                     return Ok(());
                 }
-                let report = self.report(&keys, index)?;
+                let report = self.devices.report(&keys, index)?;
                 ensure!(report.len() == reports.report_len, "reports differ in length");
                 reports.file.write_all_at(&report, index * reports.report_len as u64)?;
             }
@@ -157,7 +166,7 @@ impl LargeReports {
     /// Sends all reports through the relay, `lanes` at once, and repeats what was turned away.
     pub fn send(&self, reports: &Reports, lanes: usize) -> Result<Sent> {
         let begin = Instant::now();
-        let uploader = self.uploader()?;
+        let uploader = self.devices.uploader()?;
         let (next, turned_away) = (AtomicU64::new(0), AtomicU64::new(0));
         on_threads(lanes, || {
             loop {
@@ -175,7 +184,7 @@ impl LargeReports {
 
     /// One attempt to send one report.
     pub fn try_send(&self, reports: &Reports, index: u64) -> Result<UploadOutcome, UploadError> {
-        let uploader = self.uploader().map_err(|_| no_connection())?;
+        let uploader = self.devices.uploader().map_err(|_| no_connection())?;
         let report = reports.read(index).map_err(|_| no_connection())?;
         attempt(&uploader, &PreparedReport::from_bytes(report)?)
     }
@@ -188,7 +197,7 @@ impl LargeReports {
             ensure!(Instant::now() < deadline, "not aggregated in {PATIENCE:?}");
             thread::sleep(LOOK_PAUSE);
         }
-        ensure!(self.collect(count)? == self.expected(count), "the sum is wrong");
+        ensure!(self.devices.collect(count)? == self.devices.expected(count), "the sum is wrong");
         Ok(())
     }
 
@@ -199,6 +208,41 @@ impl LargeReports {
             leader: self.pair.leader.process()?.peak_memory()?,
             helper: self.pair.helper.process()?.peak_memory()?,
         })
+    }
+}
+
+impl Devices {
+    /// Those of a pair in another process, in this folder.
+    pub fn join(folder: &Path, kind: Kind, length: u32, time: u64, relay: String) -> Result<Self> {
+        let files = TaskFiles::open(&folder.join("tasks").join("large"))?;
+        let gateway_key = folder.join("leader-gateway.toml");
+        Ok(Self { files, kind, length, time: Time::new(time), gateway_key, relay })
+    }
+
+    /// What [`Self::join`] needs, as arguments of a program.
+    pub fn arguments(&self) -> [String; 2] {
+        [self.time.as_units().to_string(), self.relay.clone()]
+    }
+
+    /// Device `index` makes its report and sends it.
+    pub fn answer(&self, index: u64) -> Result<()> {
+        let report = self.report(&self.keys()?, index)?;
+        deliver(&self.uploader()?, report, Instant::now() + PATIENCE)?;
+        Ok(())
+    }
+
+    /// The keys of leader and helper.
+    fn keys(&self) -> Result<[HpkeConfig; 2]> {
+        let configuration = self.files.task().configuration();
+        let fetch = |endpoint: &Url| {
+            let address = endpoint.as_str().trim_start_matches("http://").trim_end_matches('/');
+            let answer = get(address.parse()?, "/hpke_config")?;
+            Ok::<_, anyhow::Error>(consume_hpke_config_list(&answer.body)?)
+        };
+        Ok([
+            fetch(configuration.leader_aggregator_endpoint())?,
+            fetch(configuration.helper_aggregator_endpoint())?,
+        ])
     }
 
     /// A report of device `index`.
@@ -221,7 +265,7 @@ impl LargeReports {
         let draws = AtomicU64::new(u64::MAX);
         let transport = RelayTransport::new(
             Arc::new(HttpTransport::new(options)?),
-            vec![self.relay.url()],
+            vec![self.relay.clone()],
             OPERATOR.parse()?,
             vec![gateway],
             Arc::new(now),
