@@ -262,17 +262,13 @@ impl Devices {
     fn uploader(&self) -> Result<Uploader> {
         let options = HttpOptions { request_timeout: REQUEST_PATIENCE, ..HttpOptions::default() };
         let gateway = read_key(&self.gateway_key)?.config().clone();
-        let draws = AtomicU64::new(u64::MAX);
         let transport = RelayTransport::new(
             Arc::new(HttpTransport::new(options)?),
             vec![self.relay.clone()],
             OPERATOR.parse()?,
             vec![gateway],
             Arc::new(now),
-            // Each draw is a new key: of two requests with one key, the gateway takes the first.
-            Arc::new(move || {
-                Box::new(ChaCha20Rng::seed_from_u64(draws.fetch_sub(1, Ordering::Relaxed)))
-            }),
+            Arc::new(|| Box::new(ChaCha20Rng::seed_from_u64(new_seed()))),
         );
         let uploader = Uploader::new(self.files.task().clone(), Arc::new(transport));
         Ok(uploader.with_retry(RetryPolicy::never()))
@@ -345,6 +341,13 @@ fn deliver(uploader: &Uploader, report: Vec<u8>, deadline: Instant) -> Result<u6
         }
     }
     bail!("turned away for ever")
+}
+
+/// A seed that no other request has, of this process or of another: of two requests with one key, a
+/// gateway takes the first.
+fn new_seed() -> u64 {
+    static DRAWS: AtomicU64 = AtomicU64::new(0);
+    u64::from(std::process::id()) << 32 | DRAWS.fetch_add(1, Ordering::Relaxed)
 }
 
 fn attempt(uploader: &Uploader, report: &PreparedReport) -> Result<UploadOutcome, UploadError> {
