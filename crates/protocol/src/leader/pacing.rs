@@ -2,10 +2,11 @@
 //!
 //! **Attempts in flight** are limited per helper, so that one slow helper keeps nobody else
 //! waiting; all of them together are limited by the memory that they need
-//! ([`memory`](crate::memory)). A helper is **in trouble** if its last call failed, or if a call has been without an
-//! answer for much longer than usual; a single task is in trouble if the helper refuses that task's
-//! requests. In trouble, there is at most one attempt in flight, and none until a pause is over that
-//! doubles with each failure. Until then the jobs stay in the store, where they cost nothing.
+//! ([`memory`](crate::memory)). A helper is **in trouble** if its last call failed, or if a call has
+//! been without an answer for much longer than usual; a single task is in trouble if the helper
+//! refuses that task's requests. In trouble, there is at most one attempt in flight, and none until
+//! a pause is over that doubles with each failure. Until then the jobs stay in the store, where they
+//! cost nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
