@@ -8,12 +8,14 @@
 //! what passes between two parties, [`tap`] every request to a party, with its time. [`pipeline`]
 //! goes from the coins of devices to the result, and compares it with the same coins in memory.
 //! [`crash`] is the crash campaign, [`release`] the one of releases with noise, [`squared_error`]
-//! the one of the errors of estimates; the tests run a slice of each.
+//! the one of the errors of estimates, [`large`] the one of large reports; the tests run a slice of
+//! each.
 
 pub mod cli;
 pub mod crash;
 pub mod devices;
 pub mod http;
+pub mod large;
 pub mod log;
 pub mod pair;
 pub mod phone;

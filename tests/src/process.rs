@@ -164,10 +164,7 @@ impl Process {
 
     /// Its peak resident memory, in bytes.
     pub fn peak_memory(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-        Ok(kib * 1024)
+        peak_memory(&self.child.id().to_string())
     }
 
     /// Bytes that it caused to be written to storage.
@@ -176,6 +173,14 @@ impl Process {
         let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
         Ok(line.context("write_bytes")?.trim().parse()?)
     }
+}
+
+/// The peak resident memory of a process, or of this one (`self`), in bytes.
+pub fn peak_memory(process: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1024)
 }
 
 impl From<Child> for Process {

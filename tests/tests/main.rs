@@ -9,6 +9,7 @@ mod collecting;
 mod crash;
 mod demo;
 mod key_rotation;
+mod large;
 mod log;
 mod logs;
 mod minimum_batch;

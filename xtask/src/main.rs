@@ -40,8 +40,8 @@ enum Chore {
         #[arg(value_enum)]
         campaign: Campaign,
         /// Mutated messages per decoder (fuzz, default 1,000,000), runs of each population (audit,
-        /// default 200,000), kills (crash and release, default 300; log, default 200), or
-        /// collections per mechanism (error, default 20).
+        /// default 200,000), kills (crash and release, default 300; log, default 200), collections
+        /// per mechanism (error, default 20), or reports (large, default 200).
         #[arg(long)]
         count: Option<u64>,
         /// The seed of the pseudo-random choices.
@@ -75,6 +75,8 @@ enum Campaign {
     Error,
     /// A public log of a million entries, and `kill -9` of a process that appends to one.
     Log,
+    /// Reports of the largest size through relay, leader and helper: the memory of each.
+    Large,
     /// Every mechanism on neighbouring populations, and broken ones: does any claim not hold?
     Audit,
 }
@@ -87,6 +89,7 @@ fn main() -> Result<ExitCode> {
         Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
         Chore::Campaign { campaign: Campaign::Error, count, seed } => run::error(count, seed),
         Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
+        Chore::Campaign { campaign: Campaign::Large, count, seed } => run::large(count, seed),
         Chore::Campaign { campaign: Campaign::Audit, count, seed } => run::audit(count, seed),
         Chore::Bench { arguments } => run::bench(&arguments),
         Chore::Man { out } => run::man(&out),

@@ -15,6 +15,8 @@ const CRASH_KILLS: u64 = 300;
 const ERROR_RUNS: u64 = 20;
 /// What `cargo xtask campaign log` runs unless told otherwise.
 const LOG_KILLS: u64 = 200;
+/// What `cargo xtask campaign large` runs unless told otherwise.
+const LARGE_REPORTS: u64 = 200;
 /// What `cargo xtask campaign audit` runs unless told otherwise.
 const AUDIT_RUNS: u64 = 200_000;
 
@@ -54,6 +56,11 @@ pub(crate) fn release(count: Option<u64>, seed: u64) -> Result<ExitCode> {
 /// The campaign of the errors of estimates, on the release binary.
 pub(crate) fn error(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     with_binary("error-campaign", count.unwrap_or(ERROR_RUNS), seed)
+}
+
+/// The campaign of large reports, on the release binary.
+pub(crate) fn large(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    with_binary("large-campaign", count.unwrap_or(LARGE_REPORTS), seed)
 }
 
 fn with_binary(campaign: &str, count: u64, seed: u64) -> Result<ExitCode> {

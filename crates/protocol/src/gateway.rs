@@ -85,6 +85,11 @@ impl Opened {
         Request::decode(&self.message).map_err(|_| InnerRefusal::Malformed)
     }
 
+    /// The request's bytes, padding included.
+    pub fn message(&self) -> &[u8] {
+        &self.message
+    }
+
     /// The request's bytes, padding included, and what answers it: the host can drop the bytes
     /// before it has the answer.
     pub fn into_parts(self) -> (Zeroizing<Vec<u8>>, Responder) {

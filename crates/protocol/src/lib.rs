@@ -63,6 +63,8 @@ mod keyed_hash;
 #[cfg(feature = "server")]
 pub mod leader;
 pub mod log;
+#[cfg(feature = "server")]
+pub mod memory;
 pub mod oblivious;
 #[cfg(feature = "server")]
 pub mod receipt;

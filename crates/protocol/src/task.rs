@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sotto_dp::sampler::{DiscreteGaussian, Rate};
 use sotto_vdaf::{Vdaf, VdafConfig};
+use sotto_wire::limits::MAX_REPORT_LEN;
 use sotto_wire::{Encode, Interval, TaskConfiguration, TaskExtension, TaskId, Time};
 
 use crate::Rejection;
@@ -11,6 +12,9 @@ use crate::Rejection;
 /// How far ahead of an aggregator's clock a timestamp may be: the "few minutes" of DAP, section
 /// "Input Share Validation". No other check allows for clock skew.
 pub const MAX_CLOCK_SKEW_S: u64 = 300;
+
+/// What a report has beside its shares: metadata, two encapsulated keys, two tokens.
+pub(crate) const MAX_REPORT_HEAD: usize = 4 * 1024;
 
 /// Sigma is stated in millionths of the unit of a sum.
 const SIGMA_UNIT: u64 = 1_000_000;
@@ -51,6 +55,15 @@ pub enum TaskError {
         /// The most reports whose sum cannot wrap around.
         max_reports: u64,
     },
+    /// Reports would be longer than leaders accept.
+    #[error(
+        "a report would have about {actual} bytes, more than the limit of {MAX_REPORT_LEN}; use \
+         fewer elements, or a smaller field"
+    )]
+    TooLong {
+        /// The length of a report without keys and tokens.
+        actual: usize,
+    },
     /// Something else that no party may accept.
     #[error("{0}")]
     Invalid(&'static str),
@@ -82,6 +95,11 @@ impl Task {
         )
         .and_then(|config| config.build())
         .map_err(|error| TaskError::Vdaf(error.to_string()))?;
+        let sizes = vdaf.sizes();
+        let actual = sizes.public_share + sizes.leader_share + sizes.helper_share;
+        if actual.max(sizes.aggregate_share) > MAX_REPORT_LEN - MAX_REPORT_HEAD {
+            return Err(TaskError::TooLong { actual });
+        }
         let encoded = configuration.to_bytes().into();
         let task = Self { id, configuration, encoded, vdaf, interval, noise };
         let min_batch_size = task.configuration.min_batch_size();

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use sotto_protocol::Moment;
 use sotto_wire::utc;
 
-use crate::health::Health;
+use crate::health::{Concern, Health};
 use crate::listener::Certificates;
+use crate::memory::Memory;
 use crate::metrics::MetricsRegistry;
 use crate::service::with_fallbacks;
 use crate::tasks::{ServedTask, TaskRegistry};
@@ -29,6 +30,19 @@ pub(crate) struct Admin {
     pub(crate) tasks: Option<Arc<TaskRegistry>>,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Arc<MetricsRegistry>,
+    pub(crate) memory: Memory,
+}
+
+impl Admin {
+    /// Whether requests should be sent here, and why not, with the memory that is held.
+    fn report(&self) -> (bool, Value) {
+        let (memory, refused) = self.memory.report();
+        self.health.set(Concern::MemoryFull, refused);
+        let (ready, mut document) = self.health.report();
+        document["memory_limit_bytes"] = memory.limit.into();
+        document["memory_held_bytes"] = memory.held.into();
+        (ready, document)
+    }
 }
 
 pub(crate) fn router(admin: Admin) -> Router {
@@ -41,14 +55,14 @@ pub(crate) fn router(admin: Admin) -> Router {
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {
-    let (ready, document) = admin.health.report();
+    let (ready, document) = admin.report();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [(CONTENT_TYPE, "application/json")], format!("{document}\n")).into_response()
 }
 
 /// What this server serves, and why not the rest.
 async fn status(State(admin): State<Admin>) -> Response {
-    let (_, mut document) = admin.health.report();
+    let (_, mut document) = admin.report();
     document["version"] = env!("CARGO_PKG_VERSION").into();
     put_time(&mut document, "started", admin.started.0);
     document["listen"] = admin.listen.to_string().into();

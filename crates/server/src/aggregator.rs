@@ -106,6 +106,11 @@ impl Aggregator {
         };
         let threads = |error| Fault(format!("cannot start the CPU threads: {error}"));
         let pool = CpuPool::new(config.cpu_threads, cpu_queue).map_err(threads)?;
+        // The jobs of a leader get the other half.
+        let memory = match role {
+            Role::Leader => server.memory.half(),
+            _ => server.memory.all(),
+        };
         let max_age = format!("max-age={}", config.hpke_config_max_age.as_secs());
         Ok(Arc::new(Self {
             environment: server.environment.clone(),
@@ -113,7 +118,7 @@ impl Aggregator {
             tasks,
             pool,
             cpu_threads: config.cpu_threads.max(1),
-            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
+            bodies: BodyReader::new(memory, config.http.body_timeout),
             body_limits: config.bodies,
             health,
             metrics,

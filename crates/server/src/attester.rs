@@ -101,7 +101,7 @@ impl Role for Attester {
             issuers.values().map(|issuer| Arc::clone(&issuer.directory)).collect();
         server.add_loop("directories", |shutdown| directory::keep(directories, shutdown));
         let state = AttesterState {
-            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
+            bodies: BodyReader::new(server.memory.all(), config.http.body_timeout),
             operator,
             attestations: config.attestations.into(),
             issuers,

@@ -37,8 +37,10 @@ settings! {
         /// than 512 bytes per second on average, after the first 30 seconds: phones with a poor
         /// connection are faster.
         ["limits.body_timeout_s"] pub body_timeout: Duration = Duration::from_secs(60),
-        /// Bytes that all request bodies in flight may hold together.
-        ["limits.max_body_memory_bytes"] pub max_body_memory: usize = 32 * 1024 * 1024,
+        /// Bytes that everything in flight may hold together: requests and answers, and the jobs of
+        /// leader and helper. Beyond that, requests get 429 or 503 with the time after which to
+        /// retry, and jobs wait. /readyz says how much is held.
+        ["limits.max_memory_bytes"] pub max_memory: usize = 32 * 1024 * 1024,
         /// How long requests in flight may take once the server is told to stop.
         ["limits.drain_deadline_s"] pub drain_deadline: Duration = Duration::from_secs(10),
         /// The path of the public URL. All resources are under it. Empty for none.
@@ -284,9 +286,9 @@ impl ServerConfig {
     }
 }
 
-/// Aggregators receive larger bodies than the other roles.
+/// Aggregators hold larger bodies than the other roles, and jobs.
 fn aggregator_http(listen: SocketAddr) -> HttpConfig {
-    HttpConfig { max_body_memory: 128 * 1024 * 1024, ..HttpConfig::new(listen) }
+    HttpConfig { max_memory: 320 * 1024 * 1024, ..HttpConfig::new(listen) }
 }
 
 settings! {
@@ -313,13 +315,14 @@ settings! {
         ["limits.min_free_disk_bytes"] pub min_free_disk: u64 = 1024 * 1024 * 1024,
         /// Reports in one job.
         ["jobs.max_reports"] pub max_job_reports: usize = 512,
-        /// Bytes of reports in one job.
-        ["jobs.max_bytes"] pub max_job_bytes: usize = 8 * 1024 * 1024,
+        /// Bytes of memory for the reports of one job: as they came, opened, and what is added to the
+        /// sums. A single report may need more.
+        ["jobs.max_bytes"] pub max_job_bytes: usize = 24 * 1024 * 1024,
         /// How long reports wait for their job to fill.
         ["jobs.delay_ms"] pub job_delay: Duration = Duration::from_millis(200),
         /// Jobs that are worked on at once for one helper. Unless set, one more than there are CPU
-        /// threads: while one waits for the helper, another computes. Each needs about three times
-        /// jobs.max_bytes of memory.
+        /// threads: while one waits for the helper, another computes. All jobs together get half of
+        /// limits.max_memory_bytes, those for one helper at most three quarters of that.
         ["jobs.workers", example "3"] pub workers: Option<usize>,
         /// Open jobs of one task beyond which its reports give no reason to form more.
         ["jobs.max_open"] pub max_open_jobs: usize = 16,

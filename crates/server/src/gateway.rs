@@ -10,6 +10,7 @@
 
 mod answer;
 mod config;
+mod content;
 mod destination;
 mod metrics;
 mod origin;

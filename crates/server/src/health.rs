@@ -25,6 +25,8 @@ pub(crate) enum Concern {
     Store,
     /// Uploads are rejected.
     BacklogFull,
+    /// Requests were refused because `max_memory_bytes` was in use.
+    MemoryFull,
     /// The disk is almost full: uploads are rejected.
     DiskFull,
     /// The helper cannot be reached, or has internal errors.

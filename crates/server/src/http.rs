@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -38,6 +39,11 @@ pub(crate) struct BodyReader {
     budget: Budget,
     timeout: Duration,
 }
+
+/// Marks a request of a gateway in this process: its body has its share of the memory already.
+/// Nothing from the network can set it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted;
 
 /// A body. It holds its share of the budget until it is dropped.
 #[derive(Debug)]
@@ -70,8 +76,13 @@ impl AsRef<[u8]> for ReadBody {
 }
 
 impl BodyReader {
-    pub(crate) fn new(budget_bytes: usize, timeout: Duration) -> Self {
-        Self { budget: Budget::new(budget_bytes as u64), timeout }
+    pub(crate) fn new(budget: impl Into<Budget>, timeout: Duration) -> Self {
+        Self { budget: budget.into(), timeout }
+    }
+
+    /// What its bodies share.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget.clone()
     }
 
     /// Reads a whole body of at most `limit` bytes.
@@ -80,6 +91,24 @@ impl BodyReader {
             return Err(Failure::TooLong(limit));
         }
         self.read_with(Share::default(), body, limit).await
+    }
+
+    /// Like [`Self::read`], for a request that a gateway in this process may have passed on.
+    pub(crate) async fn read_passed_on(
+        &self,
+        head: &Parts,
+        body: Body,
+        limit: usize,
+    ) -> Result<ReadBody, Failure> {
+        if head.extensions.get::<Counted>().is_none() {
+            return self.read(body, limit).await;
+        }
+        // It is in memory, in one piece.
+        let bytes = body.collect().await.map_err(|_| Failure::Incomplete)?.to_bytes();
+        match bytes.len() <= limit {
+            true => Ok(ReadBody::new(bytes, Share::default())),
+            false => Err(Failure::TooLong(limit)),
+        }
     }
 
     /// Like [`Self::read`], with a share of the budget that was taken before.
@@ -169,6 +198,12 @@ impl BodyReader {
         let mut share = Share::default();
         self.grow(&mut share, bytes)?;
         Ok(share)
+    }
+
+    /// Charges the budget for work of this size. Work that needs more than three quarters of it
+    /// counts as that much: otherwise it would never be done.
+    pub(crate) fn reserve_for_work(&self, bytes: usize) -> Result<Share, Failure> {
+        self.reserve(bytes.min(self.budget.bytes() / 4 * 3))
     }
 
     /// Grows a share to this many bytes.

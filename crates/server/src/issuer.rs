@@ -68,7 +68,7 @@ impl Role for Issuer {
         let state = Arc::new(IssuerState {
             environment: server.environment.clone(),
             base_path: server.base_path.clone(),
-            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
+            bodies: BodyReader::new(server.memory.all(), config.http.body_timeout),
             batches: Semaphore::new(rules.max_batches.max(1)),
             cpu_threads: rules.cpu_threads.max(1),
             table: Rotating::holding(Keys::new(stored)),

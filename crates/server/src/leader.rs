@@ -99,14 +99,21 @@ impl Role for Leader {
         let aggregator = Aggregator::new(wire::Role::Leader, config, tasks, server).await?;
         let (deletion_sender, deletions) = mpsc::channel(MAX_DELETIONS);
         let state = Arc::new(LeaderState {
-            intake: SharedIntake::new(aggregation.max_job_reports, aggregation.max_job_bytes),
+            // A report takes at least twice its length.
+            intake: SharedIntake::new(aggregation.max_job_reports, aggregation.max_job_bytes / 2),
             pacing: SharedPacing::new(
                 PacingLimits {
                     min_pause: aggregation.min_backoff,
                     max_pause: aggregation.max_backoff,
                     max_aggregations: aggregation.workers.unwrap_or(aggregator.cpu_threads + 1),
                     max_collections: MAX_COLLECTIONS,
+                    max_memory: server.memory.half_bytes() as u64,
                 },
+                JobLimits {
+                    max_job_reports: aggregation.max_job_reports,
+                    max_job_bytes: aggregation.max_job_bytes,
+                },
+                server.memory.clone(),
                 Arc::clone(&aggregator.health),
                 aggregator.environment.clone(),
             ),
@@ -237,7 +244,8 @@ fn open_gateway(
     let max_upload = aggregator.body_limits.max_upload;
     let longest = SizeClass::holding(max_upload.saturating_add(MAX_INNER_HEAD));
     let max_request = longest.unwrap_or(SizeClass::MAX_REQUEST).bytes();
-    GatewayResource::new(config, destination, max_request, body_timeout, server)
+    let memory = aggregator.bodies.budget();
+    GatewayResource::new(config, destination, max_request, memory, body_timeout, server)
 }
 
 fn add_loops(state: &Arc<LeaderState>, deletions: mpsc::Receiver<Deletion>, server: &mut Server) {

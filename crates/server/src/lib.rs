@@ -30,6 +30,7 @@ mod issuer;
 mod leader;
 mod listener;
 mod log;
+mod memory;
 mod metrics;
 mod outbound;
 mod pace;

@@ -34,7 +34,7 @@ use crate::config::HttpConfig;
 use crate::environment::Environment;
 use crate::error::BindError;
 use crate::gateway::{Destination, GatewayResource};
-use crate::http::BodyReader;
+use crate::http::{BodyReader, Budget};
 use crate::service::{Role, Server, with_fallbacks};
 
 /// Submissions that may wait for the sequencer; beyond that, submitters get 429.
@@ -72,6 +72,7 @@ impl Role for Log {
         check_policy(&config.policy, &dir)?;
         let witnesses = WitnessPool::new(&config)?;
         let metrics = Arc::new(LogMetrics::new(&server.metrics));
+        let memory = server.memory.all();
         let signed_size = Arc::new(AtomicU64::new(dir.signed_size()));
         let (inbox_sender, inbox) = mpsc::channel(MAX_WAITING);
         let state = Arc::new(LogState {
@@ -81,12 +82,12 @@ impl Role for Log {
             },
             public: dir.public().to_owned(),
             signed_size: Arc::clone(&signed_size),
-            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
+            bodies: BodyReader::new(memory.clone(), config.http.body_timeout),
             base_path: server.base_path.clone(),
             inbox: inbox_sender,
             metrics: Arc::clone(&metrics),
         });
-        let gateway = open_gateway(&config, &state, server)?;
+        let gateway = open_gateway(&config, memory, &state, server)?;
         let sequencer = Sequencer::new(config, dir, witnesses, inbox, signed_size, metrics, server);
         server.add_loop("sequencer", |shutdown| sequencer.run(shutdown));
         // The router holds the last sender to the sequencer, which ends when all senders are gone.
@@ -126,6 +127,7 @@ fn public_files(server: &Server) -> Router<Arc<LogState>> {
 /// A gateway to the files and nothing else.
 fn open_gateway(
     config: &LogConfig,
+    memory: Budget,
     state: &Arc<LogState>,
     server: &Server,
 ) -> Result<Option<Arc<GatewayResource>>, BindError> {
@@ -133,7 +135,7 @@ fn open_gateway(
     let router = with_fallbacks(public_files(server)).with_state(Arc::clone(state));
     let destination = Destination::inside(gateway.origin.as_deref(), router)?;
     let timeout = config.http.body_timeout;
-    GatewayResource::new(gateway, destination, MAX_READ_REQUEST, timeout, server).map(Some)
+    GatewayResource::new(gateway, destination, MAX_READ_REQUEST, memory, timeout, server).map(Some)
 }
 
 /// The policy by which this log publishes must be for this log and no other.

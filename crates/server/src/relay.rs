@@ -82,7 +82,12 @@ impl Role for Relay {
         let forwarder = Arc::new(Forwarder {
             client: outbound::client(Reach::Anywhere, config.gateway_timeout, certificates)?,
             destinations,
-            answers: Intake::new(&config, SizeClass::MAX_RESPONSE, config.gateway_timeout)?,
+            answers: Intake::new(
+                &config,
+                server.memory.half(),
+                SizeClass::MAX_RESPONSE,
+                config.gateway_timeout,
+            )?,
             timeout: config.gateway_timeout,
             metrics: Arc::clone(&metrics),
             health: Arc::clone(&server.health),
@@ -101,7 +106,12 @@ impl Role for Relay {
         }
         let state = RelayState {
             gateways,
-            intake: Intake::new(&config, SizeClass::MAX_REQUEST, config.http.body_timeout)?,
+            intake: Intake::new(
+                &config,
+                server.memory.half(),
+                SizeClass::MAX_REQUEST,
+                config.http.body_timeout,
+            )?,
             sources,
             inbox: inbox_sender,
             metrics,

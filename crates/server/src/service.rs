@@ -17,6 +17,7 @@ use crate::environment::{Environment, timeout};
 use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
 use crate::listener::{Certificates, Listener, SourceGate};
+use crate::memory::Memory;
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
@@ -49,6 +50,7 @@ pub struct Server {
     /// Those of an aggregator.
     pub(crate) tasks: Option<Arc<TaskRegistry>>,
     pub(crate) listener: Listener,
+    pub(crate) memory: Memory,
     admin_listener: Option<Listener>,
     drain_deadline: Duration,
     vitals: Vitals,
@@ -76,6 +78,7 @@ impl Server {
         let base_path = base_path(&http.base_path)?;
         let tls = http.tls.as_ref();
         let metrics = Arc::new(MetricsRegistry::new()?);
+        let memory = Memory::new(http.max_memory, &metrics);
         let mut listener = Listener::bind(*listen, tls, *insecure_http, http).await?;
         let refused = metrics.counter(
             "sotto_connections_refused_total",
@@ -100,6 +103,7 @@ impl Server {
             base_path,
             tasks: None,
             listener,
+            memory,
             admin_listener,
             drain_deadline: http.drain_deadline,
             vitals,
@@ -149,6 +153,7 @@ impl Server {
             tasks: self.tasks(),
             health: Arc::clone(&self.health),
             metrics: Arc::clone(&self.metrics),
+            memory: self.memory.clone(),
         };
         let Self { health, metrics, listener, admin_listener, router, .. } = self;
         let drain = self.drain_deadline;
@@ -162,7 +167,7 @@ impl Server {
                 name
             });
         }
-        let folding = fold_metrics(metrics, self.vitals, signal.clone());
+        let folding = fold_metrics(metrics, self.vitals, self.memory, signal.clone());
         loops.spawn(async move {
             folding.await;
             "metrics"
@@ -228,10 +233,16 @@ async fn first_failure(loops: &mut JoinSet<&'static str>) -> RunError {
 
 /// Folds samples of histograms together, which would otherwise pile up until the next scrape, and
 /// measures the process.
-async fn fold_metrics(metrics: Arc<MetricsRegistry>, vitals: Vitals, mut shutdown: Shutdown) {
+async fn fold_metrics(
+    metrics: Arc<MetricsRegistry>,
+    vitals: Vitals,
+    memory: Memory,
+    mut shutdown: Shutdown,
+) {
     loop {
         metrics.upkeep();
         vitals.measure();
+        memory.report();
         if shutdown.begins_within(FOLD_PAUSE).await {
             return;
         }

@@ -71,7 +71,7 @@ impl Role for Witness {
                 .collect(),
             logs: known_logs(&config.logs)?,
             dir,
-            bodies: BodyReader::new(config.http.max_body_memory, config.http.body_timeout),
+            bodies: BodyReader::new(server.memory.all(), config.http.body_timeout),
             at_work: Semaphore::new(MAX_AT_WORK),
             health: Arc::clone(&server.health),
             metrics: WitnessMetrics::new(&server.metrics),

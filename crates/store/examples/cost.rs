@@ -244,7 +244,7 @@ fn accept(store: &SqliteStore, reports: usize, uploads: Uploads, body: &[u8]) {
                         task_id: TASK,
                         bucket: Some(TIME),
                         hpke_config_id: HpkeConfigId::new(1),
-                        report: body.to_vec(),
+                        report: body.to_vec().into(),
                     };
                     let reports = (0..each.min(before)).map(new).collect();
                     block_on(store.accept_reports(reports)).unwrap();

@@ -70,7 +70,8 @@ pub struct NewReport {
     /// The leader's HPKE key that the report names. The key must be kept until the record is dead.
     pub hpke_config_id: HpkeConfigId,
     /// The encoded `Report`, or zeros: cover is committed like a report, and goes into no job.
-    pub report: Vec<u8>,
+    /// It may be a part of a longer message: storing it needs no copy beside that of the disk.
+    pub report: Bytes,
 }
 
 /// How long a report that the helper found too early waits, by the store's clock, before

@@ -35,9 +35,9 @@ pub const MAX_TASKPROV_HEADER_LEN: usize = MAX_TASK_CONFIGURATION_LEN.div_ceil(3
 /// The longest HPKE configuration list: the most that its 16-bit length allows.
 pub const MAX_HPKE_CONFIG_LIST_LEN: usize = 2 + 0xffff;
 
-/// The longest report: a leader's share of 2^18 encoded 128-bit elements (4 MiB) fits with its
-/// proof.
-pub const MAX_REPORT_LEN: usize = 8 * 1024 * 1024;
+/// The longest report: a leader's share of a vector of 2^20 64-bit elements (8 MiB) fits with its
+/// proof. One of a million elements, 8.05 MB, fits into a size class of 8 MiB.
+pub const MAX_REPORT_LEN: usize = 8 * 1024 * 1024 + 512 * 1024;
 
 /// The longest upload body: one report of the largest size, or thousands of small ones.
 pub const MAX_UPLOAD_REQUEST_LEN: usize = MAX_REPORT_LEN;

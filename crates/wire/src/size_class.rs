@@ -5,10 +5,11 @@
 //! success. The class depends only on the length, never on the recipe, because its author would
 //! choose one that nobody else uses.
 
-/// One of the sizes: 4, 8 and 16 KiB, then each four times the one before, up to 64 MiB.
+/// One of the sizes: 4, 8 and 16 KiB, then each four times the one before, up to 64 MiB, and 8 MiB.
 ///
 /// 8 KiB is the size of most reports: what would take up to 4 KiB with X25519 alone takes 3,264
-/// bytes more with three encapsulated keys of X-Wing.
+/// bytes more with three encapsulated keys of X-Wing. 8 MiB is the size of the longest reports: a
+/// vector of a million elements takes 8.05 MB, which a device should not have to send twice over.
 ///
 /// ```
 /// use sotto_wire::size_class::SizeClass;
@@ -23,7 +24,7 @@ pub struct SizeClass(u8);
 
 /// The sizes in KiB. A rejection, a response to an upload, a request for a file of a log and most of
 /// these files fit into the smallest.
-const KIB: [usize; 9] = [4, 8, 16, 64, 256, 1024, 4096, 16_384, 65_536];
+const KIB: [usize; 10] = [4, 8, 16, 64, 256, 1024, 4096, 8192, 16_384, 65_536];
 
 impl SizeClass {
     /// How many sizes there are.
@@ -31,7 +32,7 @@ impl SizeClass {
 
     /// The largest size of a request, 16 MiB: the largest upload fits. Responses may be larger,
     /// because a bundle of the longest log entries is.
-    pub const MAX_REQUEST: Self = Self(7);
+    pub const MAX_REQUEST: Self = Self(8);
 
     /// The largest size of a response.
     pub const MAX_RESPONSE: Self = Self(Self::COUNT - 1);
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn the_sizes() {
         let sizes: Vec<_> = SizeClass::all().map(SizeClass::bytes).collect();
-        let kib = [4, 8, 16, 64, 256, 1024, 4096, 16_384, 65_536];
+        let kib = [4, 8, 16, 64, 256, 1024, 4096, 8192, 16_384, 65_536];
         assert_eq!(sizes, kib.map(|size| size * 1024));
         assert_eq!(SizeClass::MAX_REQUEST.bytes(), 16 * 1024 * 1024);
     }
@@ -90,6 +91,9 @@ mod tests {
     #[test]
     fn what_travels_fits() {
         let head = 4 * 1024;
+        // The leader's share of a vector of a million elements, its proof, and the helper's share.
+        let longest = 8_044_384 + 96 + head;
+        assert_eq!(SizeClass::holding(longest + head).map(SizeClass::bytes), Some(8 << 20));
         assert!(SizeClass::MAX_REQUEST.bytes() >= MAX_UPLOAD_REQUEST_LEN + head);
         assert!(SizeClass::holding(MAX_ENTRY_BUNDLE_LEN + head).is_some());
     }

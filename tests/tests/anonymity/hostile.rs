@@ -37,8 +37,8 @@ const FLOOD: usize = 48;
 
 /// The memory that the relay may use for requests, as configured here.
 const RELAY_MEMORY: usize = 8 * MIB;
-/// The memory that the leader's gateway may use for requests.
-const GATEWAY_MEMORY: usize = 256 * MIB;
+/// The memory that the leader's gateway may use for requests, which is half of the leader's.
+const GATEWAY_MEMORY: usize = 160 * MIB;
 /// What each connection may buffer.
 const CONNECTION_BUFFER: usize = 64 * 1024;
 /// For the allocator, and for all that honest devices need.
@@ -48,7 +48,7 @@ const SLACK: usize = 64 * MIB;
 fn world() -> World {
     const LIMITS: &str = "[limits]\nheader_timeout_s = 2\nbody_timeout_s = 3\n";
     let mut world = World::arranged(|world| {
-        let limits = format!("{LIMITS}max_body_memory_bytes = {RELAY_MEMORY}\n");
+        let limits = format!("{LIMITS}max_memory_bytes = {RELAY_MEMORY}\n");
         world.oblivious.relay.push_str(&limits);
         world.pair.leader.configure(LIMITS)
     })

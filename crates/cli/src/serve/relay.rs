@@ -90,7 +90,7 @@ mod tests {
             default.http.connections.max_connections
         );
         assert_eq!(shown.http.connections.max_per_source, default.http.connections.max_per_source);
-        assert_eq!(shown.http.max_body_memory, default.http.max_body_memory);
+        assert_eq!(shown.http.max_memory, default.http.max_memory);
         assert_eq!(shown.max_spool_bytes, default.max_spool_bytes);
     }
 

@@ -67,6 +67,16 @@ fn text(role: &str, status: &Value) -> String {
     for reason in list("reasons") {
         text += &format!("  {}: {}\n", word(&reason["name"]), word(&reason["detail"]));
     }
+    if let (Some(held), Some(limit)) =
+        (status["memory_held_bytes"].as_u64(), status["memory_limit_bytes"].as_u64())
+    {
+        let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
+        text += &format!(
+            "Holds {} MB of the {} MB that requests and jobs may take.\n",
+            megabytes(held),
+            megabytes(limit)
+        );
+    }
     let tasks = list("tasks");
     if status["tasks"].is_array() {
         text += &format!("Serves {} tasks.\n", tasks.len());

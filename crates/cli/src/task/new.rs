@@ -46,6 +46,9 @@ pub(crate) struct NewArgs {
     /// Largest sum of a vector's elements (l1-bound-sum).
     #[arg(long, value_name = "N")]
     max_value: Option<u64>,
+    /// Largest L2 norm of a vector (pine).
+    #[arg(long, value_name = "N")]
+    norm_bound: Option<u64>,
     /// The leader's base URL. All parties use exactly this spelling.
     #[arg(long, value_name = "URL")]
     leader: String,
@@ -86,6 +89,8 @@ enum VdafName {
     MultihotCountVec,
     /// The sum of vectors of integers, each with a bounded sum.
     L1BoundSum,
+    /// The sum of vectors of signed integers, each with a bounded L2 norm.
+    Pine,
 }
 
 /// A new task with the secrets of all parties.
@@ -190,6 +195,7 @@ impl NewArgs {
             ("--max-measurement", self.max_measurement),
             ("--max-weight", self.max_weight),
             ("--max-value", self.max_value),
+            ("--norm-bound", self.norm_bound),
         ];
         let mut take = |option: &str| -> Result<u64> {
             let slot = given.iter_mut().find(|(name, _)| *name == option);
@@ -210,6 +216,7 @@ impl NewArgs {
             VdafName::L1BoundSum => {
                 VdafConfig::l1_bound_sum(length(take("--length")?), take("--max-value")?)
             }
+            VdafName::Pine => VdafConfig::pine64(length(take("--length")?), take("--norm-bound")?),
         };
         match given.iter().find(|(_, value)| value.is_some()) {
             Some((option, _)) => Err(anyhow!("--vdaf {name} has no {option}")),
@@ -288,6 +295,7 @@ mod tests {
                 VdafConfig::multihot_count_vec(5, 2),
             ),
             ("--vdaf l1-bound-sum --length 5 --max-value 7", VdafConfig::l1_bound_sum(5, 7)),
+            ("--vdaf pine --length 9 --norm-bound 6", VdafConfig::pine64(9, 6)),
         ] {
             assert_eq!(parse(options).vdaf_config().unwrap(), config, "{options}");
         }

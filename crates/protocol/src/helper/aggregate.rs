@@ -13,7 +13,7 @@ use crate::batch::{Counted, JobBuckets, MAX_JOB_ACCUMULATOR_LEN};
 use crate::input_share::{InputShare, InputShareOpener};
 use crate::{
     Abort, AggregatorTask, Bucket, BucketAggregates, Fault, HpkeKeyring, Moment, Rejection,
-    Rejections, ReplayScope, VERIFICATION_KEY_ID,
+    Rejections, ReplayScope, VERIFICATION_KEY_ID, memory,
 };
 
 /// A request that passed every check on the request as a whole.
@@ -33,6 +33,16 @@ impl ParsedJob<'_> {
     pub fn reports(&self) -> Vec<(Bucket, ReportId)> {
         let buckets = self.slots.iter().filter_map(|slot| self.buckets.bucket(*slot));
         buckets.zip(self.verify_inits.iter().map(report_id)).collect()
+    }
+
+    /// What verifying and committing the job takes, at most, beside the request: one report after
+    /// the other, a sum for each bucket, and one more in the store.
+    pub fn memory(&self, task: &AggregatorTask) -> usize {
+        let sizes = task.task.vdaf().sizes();
+        let sums = (self.buckets.len() + 1).saturating_mul(sizes.aggregate_share);
+        let answers =
+            self.verify_inits.len().saturating_mul(sizes.helper_share + sizes.helper_message);
+        memory::verifying(&sizes).saturating_add(sums).saturating_add(answers)
     }
 }
 

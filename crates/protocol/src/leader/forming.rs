@@ -73,9 +73,10 @@ impl FormingLimits {
         self.job.max_job_reports.saturating_mul(JOBS_PER_ROUND)
     }
 
-    /// Approximately the most bytes that are read at once.
+    /// Approximately the most bytes that are read at once: those of two jobs, where a report takes
+    /// at least twice its length.
     pub fn max_bytes(&self) -> usize {
-        self.job.max_job_bytes.saturating_mul(2)
+        self.job.max_job_bytes
     }
 
     /// How long the reports of a task wait for a job to fill; `None` while it has too many open
@@ -122,9 +123,9 @@ mod tests {
     fn a_full_round_is_followed_by_another() {
         let taken = |reports, bytes| Round::Taken { reports, bytes };
         assert_eq!(LIMITS.next(taken(40, 0), 0), Next::Hurry);
-        assert_eq!(LIMITS.next(taken(1, 2_000), 5), Next::Hurry);
-        assert_eq!(LIMITS.next(taken(39, 1_999), 5), Next::SomethingLeft);
-        assert_eq!(LIMITS.next(taken(39, 1_999), 0), Next::Done);
+        assert_eq!(LIMITS.next(taken(1, 1_000), 5), Next::Hurry);
+        assert_eq!(LIMITS.next(taken(39, 999), 5), Next::SomethingLeft);
+        assert_eq!(LIMITS.next(taken(39, 999), 0), Next::Done);
         assert_eq!(LIMITS.next(Round::Nothing, 5), Next::NotYet);
         assert_eq!(LIMITS.next(Round::Nothing, 0), Next::Done);
     }

@@ -1,10 +1,12 @@
 //! Which helpers may be called, and how often a failing one is retried.
 //!
 //! **Attempts in flight** are limited per helper, so that one slow helper keeps nobody else
-//! waiting. A helper is **in trouble** if its last call failed, or if a call has been without an
-//! answer for much longer than usual; a single task is in trouble if the helper refuses that task's
-//! requests. In trouble, there is at most one attempt in flight, and none until a pause is over that
-//! doubles with each failure. Until then the jobs stay in the store, where they cost nothing.
+//! waiting; all of them together are limited by the memory that they need
+//! ([`memory`](crate::memory)). A helper is **in trouble** if its last call failed, or if a call has
+//! been without an answer for much longer than usual; a single task is in trouble if the helper
+//! refuses that task's requests. In trouble, there is at most one attempt in flight, and none until
+//! a pause is over that doubles with each failure. Until then the jobs stay in the store, where they
+//! cost nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use sotto_wire::TaskId;
 
 use super::HelperError;
+use crate::memory::admits_job;
 
 /// A call that takes longer than this is slow, unless the helper usually takes long.
 const SLOW: Duration = Duration::from_secs(1);
@@ -48,6 +51,8 @@ pub struct PacingLimits {
     pub max_aggregations: usize,
     /// Attempts at collection jobs that may be in flight at one helper.
     pub max_collections: usize,
+    /// Bytes that all attempts may need together.
+    pub max_memory: u64,
 }
 
 /// One attempt at a job, until it has ended.
@@ -81,6 +86,8 @@ pub struct Failing {
 struct Attempt {
     kind: JobKind,
     of: HelperOf,
+    /// The bytes that it needs.
+    memory: u64,
     /// When the helper was called, until it answers or fails.
     called: Option<Duration>,
 }
@@ -116,8 +123,8 @@ impl Pacing {
         }
     }
 
-    /// Whether an attempt at a job of this task may begin now.
-    pub fn admits(&self, kind: JobKind, of: &HelperOf, now: Duration) -> bool {
+    /// Whether an attempt at a job of this task, which needs `memory` bytes, may begin now.
+    pub fn admits(&self, kind: JobKind, of: &HelperOf, memory: u64, now: Duration) -> bool {
         let is_open = |key: &GateKey| self.gates.get(key).is_none_or(|gate| gate.opens <= now);
         let is_blocked =
             |key: &GateKey| self.attempts_at(key).next().is_some() && self.is_troubled(key, now);
@@ -127,17 +134,31 @@ impl Pacing {
         };
         let server = of.server();
         let in_flight = self.attempts_at(&server).filter(|attempt| attempt.kind == kind);
-        in_flight.count() < max.max(1) && of.keys().all(|key| is_open(&key) && !is_blocked(&key))
+        let here = self.attempts_at(&server).map(|attempt| attempt.memory).sum();
+        in_flight.count() < max.max(1)
+            && admits_job(self.limits.max_memory, self.memory(), here, memory)
+            && of.keys().all(|key| is_open(&key) && !is_blocked(&key))
+    }
+
+    /// The bytes that all attempts in flight need.
+    pub fn memory(&self) -> u64 {
+        self.attempts.values().map(|attempt| attempt.memory).sum()
     }
 
     /// Begins an attempt, if one may begin now.
-    pub fn begin(&mut self, kind: JobKind, of: HelperOf, now: Duration) -> Option<AttemptId> {
-        if !self.admits(kind, &of, now) {
+    pub fn begin(
+        &mut self,
+        kind: JobKind,
+        of: HelperOf,
+        memory: u64,
+        now: Duration,
+    ) -> Option<AttemptId> {
+        if !self.admits(kind, &of, memory, now) {
             return None;
         }
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;
-        self.attempts.insert(id, Attempt { kind, of, called: None });
+        self.attempts.insert(id, Attempt { kind, of, memory, called: None });
         Some(id)
     }
 
@@ -333,7 +354,13 @@ mod tests {
     }
 
     fn pacing(min_pause: Duration, max_pause: Duration) -> Pacing {
-        Pacing::new(PacingLimits { min_pause, max_pause, max_aggregations: 3, max_collections: 2 })
+        Pacing::new(PacingLimits {
+            min_pause,
+            max_pause,
+            max_aggregations: 3,
+            max_collections: 2,
+            max_memory: 1_000,
+        })
     }
 
     impl Pacing {
@@ -366,18 +393,18 @@ mod tests {
         let mut pacing = pacing(LONG, LONG * 10);
         let [one, two] = [1, 2].map(|id| task(id, "https://a.example/"));
         let other = task(3, "https://b.example/");
-        assert!(pacing.admits(KIND, &one, NOW));
+        assert!(pacing.admits(KIND, &one, 0, NOW));
         for jitter in [0, 255] {
             let mut pacing = pacing.clone();
             let first = pacing.fail(&one, &AWAY, NOW, jitter);
             assert!(first >= LONG / 2 && first <= LONG, "{first:?}");
         }
         let first = pacing.fail(&one, &AWAY, NOW, 7);
-        assert!(!pacing.admits(KIND, &one, NOW));
-        assert!(!pacing.admits(KIND, &two, NOW + first / 2));
+        assert!(!pacing.admits(KIND, &one, 0, NOW));
+        assert!(!pacing.admits(KIND, &two, 0, NOW + first / 2));
         assert_eq!(pacing.next_opening(NOW + first / 2), Some(first - first / 2));
-        assert!(pacing.admits(KIND, &two, NOW + first));
-        assert!(pacing.admits(KIND, &other, NOW));
+        assert!(pacing.admits(KIND, &two, 0, NOW + first));
+        assert!(pacing.admits(KIND, &other, 0, NOW));
         assert_eq!(pacing.failing().unreachable.as_deref(), Some("connect, 1 in a row"));
         // The pause grows up to its bound.
         for _ in 0..40 {
@@ -385,7 +412,7 @@ mod tests {
         }
         assert!(pacing.fail(&one, &AWAY, NOW, 0) >= LONG * 5);
         pacing.answer(&two, NOW, Duration::ZERO);
-        assert!(pacing.admits(KIND, &one, NOW));
+        assert!(pacing.admits(KIND, &one, 0, NOW));
         assert_eq!(pacing.failing(), Failing::default());
         assert_eq!(pacing.next_opening(NOW), None);
     }
@@ -399,7 +426,7 @@ mod tests {
         assert!(!pacing.probed(&helper, &Ok(()), NOW, 0), "no news");
         assert!(pacing.probed(&helper, &Err(AWAY), NOW, 255));
         assert_eq!(pacing.failing().unreachable.as_deref(), Some("connect, 1 in a row"));
-        assert!(!pacing.is_idle(&helper, NOW) && !pacing.admits(KIND, &one, NOW));
+        assert!(!pacing.is_idle(&helper, NOW) && !pacing.admits(KIND, &one, 0, NOW));
         assert!(pacing.is_idle(&helper, NOW + LONG));
         assert!(pacing.probed(&helper, &Ok(()), NOW + LONG, 0));
         assert_eq!(pacing.failing(), Failing::default());
@@ -411,7 +438,7 @@ mod tests {
         assert!(pacing.failing().unreachable.is_some());
         pacing.answer(&one, NOW, Duration::ZERO);
         assert!(pacing.is_idle(&helper, NOW));
-        let attempt = pacing.begin(KIND, one, NOW).unwrap();
+        let attempt = pacing.begin(KIND, one, 0, NOW).unwrap();
         assert!(!pacing.is_idle(&helper, NOW), "a job is in flight");
         pacing.end(attempt);
     }
@@ -421,11 +448,11 @@ mod tests {
         let mut pacing = pacing(LONG, LONG * 10);
         let [one, two] = [1, 2].map(|id| task(id, "https://a.example/"));
         pacing.fail(&one, &FORBIDDEN, NOW, 0);
-        assert!(!pacing.admits(KIND, &one, NOW));
-        assert!(pacing.admits(KIND, &two, NOW));
+        assert!(!pacing.admits(KIND, &one, 0, NOW));
+        assert!(pacing.admits(KIND, &two, 0, NOW));
         // An answer about one task says nothing about the other's token.
         pacing.answer(&two, NOW, Duration::ZERO);
-        assert!(!pacing.admits(KIND, &one, NOW));
+        assert!(!pacing.admits(KIND, &one, 0, NOW));
         assert_eq!(pacing.failing().refused.as_deref(), Some("unauthorized, 1 in a row"));
         assert_eq!(pacing.failing().unreachable, None);
         assert!(pacing.is_in_trouble(&one, NOW) && !pacing.is_in_trouble(&two, NOW));
@@ -436,14 +463,14 @@ mod tests {
         let mut pacing = pacing(Duration::ZERO, LONG);
         let [one, two] = [1, 2].map(|id| task(id, "https://a.example/"));
         assert_eq!(pacing.fail(&one, &AWAY, NOW, 255), Duration::ZERO);
-        let first = pacing.begin(KIND, one.clone(), NOW).unwrap();
+        let first = pacing.begin(KIND, one.clone(), 0, NOW).unwrap();
         pacing.called(first, NOW);
         for kind in [JobKind::Aggregation, JobKind::Collection] {
-            assert!(!pacing.admits(kind, &two, NOW), "the first has not come back");
-            assert!(!pacing.admits(kind, &two, NOW + 10 * LONG), "however long it takes");
+            assert!(!pacing.admits(kind, &two, 0, NOW), "the first has not come back");
+            assert!(!pacing.admits(kind, &two, 0, NOW + 10 * LONG), "however long it takes");
         }
         pacing.end(first);
-        assert!(pacing.admits(KIND, &two, NOW), "it ended without an answer");
+        assert!(pacing.admits(KIND, &two, 0, NOW), "it ended without an answer");
         let busy = HelperError::Refused {
             status: 429,
             problem: None,
@@ -458,15 +485,15 @@ mod tests {
         let mut pacing = pacing(LONG, LONG);
         let slow = [1, 2].map(|id| task(id, "https://slow.example/"));
         for index in 0..3 {
-            assert!(pacing.begin(KIND, slow[index % 2].clone(), NOW).is_some());
+            assert!(pacing.begin(KIND, slow[index % 2].clone(), 0, NOW).is_some());
         }
         for slow in &slow {
-            assert_eq!(pacing.begin(KIND, slow.clone(), NOW), None);
+            assert_eq!(pacing.begin(KIND, slow.clone(), 0, NOW), None);
         }
-        assert!(pacing.admits(JobKind::Collection, &slow[0], NOW), "another kind");
-        assert!(pacing.admits(KIND, &task(3, "https://b.example/"), NOW), "another helper");
+        assert!(pacing.admits(JobKind::Collection, &slow[0], 0, NOW), "another kind");
+        assert!(pacing.admits(KIND, &task(3, "https://b.example/"), 0, NOW), "another helper");
         pacing.end(AttemptId(1));
-        assert!(pacing.admits(KIND, &slow[1], NOW));
+        assert!(pacing.admits(KIND, &slow[1], 0, NOW));
     }
 
     #[test]
@@ -486,15 +513,15 @@ mod tests {
             if let Some(before) = before {
                 pacing.answer(&one, Duration::ZERO, before);
             }
-            let hanging = pacing.begin(KIND, one.clone(), NOW).unwrap();
-            assert!(pacing.admits(KIND, &two, NOW + LONG), "it has not called yet");
+            let hanging = pacing.begin(KIND, one.clone(), 0, NOW).unwrap();
+            assert!(pacing.admits(KIND, &two, 0, NOW + LONG), "it has not called yet");
             pacing.called(hanging, NOW);
             let now = NOW + waited;
-            assert_eq!(pacing.admits(KIND, &two, now), !is_in_trouble, "{before:?} {waited:?}");
+            assert_eq!(pacing.admits(KIND, &two, 0, now), !is_in_trouble, "{before:?} {waited:?}");
             assert_eq!(pacing.is_in_trouble(&two, now), is_in_trouble);
             assert_eq!(pacing.failing(), Failing::default());
             assert_eq!(pacing.succeeded(hanging, now), is_in_trouble);
-            assert!(pacing.admits(KIND, &two, now), "it answered after all");
+            assert!(pacing.admits(KIND, &two, 0, now), "it answered after all");
         }
     }
 

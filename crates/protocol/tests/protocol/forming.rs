@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use sotto_protocol::Rejection;
 use sotto_protocol::leader::aggregate::{
     FormedBatch, FormedJobs, JobLimits, UnknownTask, form_jobs,
 };
+use sotto_protocol::{Rejection, memory};
 use sotto_testing::aggregators::{Craft, NOW, PRECISION_S, Parties, interval, parameters, unit};
 use sotto_testing::keys::rng;
 use sotto_vdaf::{Measurement, VdafConfig};
@@ -41,6 +41,13 @@ impl Backlog {
         let parties = if task_id == SELECTED { &mut self.selected } else { &mut self.timed };
         let report = parties.report(measurement, unit(offset));
         self.records.push((task_id, report));
+    }
+
+    /// What the first report takes in a job.
+    fn report_memory(&self) -> usize {
+        let (task_id, report) = &self.records[0];
+        let parties = if *task_id == SELECTED { &self.selected } else { &self.timed };
+        memory::report(&parties.leader.task.vdaf().sizes(), report.len())
     }
 
     fn form(&self, limits: JobLimits) -> FormedJobs {
@@ -152,7 +159,7 @@ fn a_record_of_an_unknown_task_is_an_error() {
 fn jobs_are_bounded_in_reports_and_bytes() {
     let mut backlog = Backlog::count();
     (0..5).for_each(|_| backlog.push(SELECTED, &Measurement::Count(true), 0));
-    let len = backlog.records[0].1.len();
+    let len = backlog.report_memory();
     let formed = backlog.form(JobLimits { max_job_reports: 2, ..UNLIMITED });
     assert_eq!(records(&formed), [vec![0, 1], vec![2, 3], vec![4]]);
     let batches: Vec<_> = formed.jobs.iter().map(|job| job.batch).collect();
@@ -171,7 +178,7 @@ fn every_bucket_of_a_job_counts_with_its_accumulator() {
     for offset in [0, 0, -1, -2, -2] {
         backlog.push(TIMED, &Measurement::Histogram(1), offset);
     }
-    let len = backlog.records[0].1.len();
+    let len = backlog.report_memory();
     let accumulator = 100 * 16;
     let limits = |max_job_bytes| JobLimits { max_job_bytes, ..UNLIMITED };
     let formed = backlog.form(limits(5 * len + 3 * accumulator));

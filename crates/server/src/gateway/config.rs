@@ -23,9 +23,6 @@ settings! {
         /// requests without remembering them, because replays do no harm there. `sotto serve gateway`
         /// refuses them.
         ["max_remembered"] pub max_remembered: usize = ReplayWindow::DEFAULT_MAX,
-        /// Bytes that requests and answers in flight may hold together. Beyond that, relays get 429.
-        /// The process may grow by twice as much. The longest answer takes about 150 MiB.
-        ["max_memory_bytes"] pub max_memory: usize = 256 * 1024 * 1024,
     }
 }
 
@@ -69,7 +66,7 @@ settings! {
         /// The servers to which the gateway passes requests. Whatever they allow strangers to do, they
         /// allow devices to do. Required.
         ["targets"] pub targets: Vec<GatewayTargetTable>,
-        [group] pub http: HttpFile = HttpFile::on_port(8085),
+        [group] pub http: HttpFile = gateway_http(HttpFile::on_port(8085).http.listen).into(),
         /// The folder of its keys, if none are listed.
         ["data_dir"] pub data_dir: PathBuf = "gateway-data".into(),
         [group] pub gateway: GatewayTable,
@@ -111,13 +108,18 @@ impl GatewayServerConfig {
     /// A gateway that listens at `listen`. Everything else has a default.
     pub fn new(listen: SocketAddr, gateway: GatewayConfig, targets: Vec<GatewayTarget>) -> Self {
         Self {
-            http: HttpConfig::new(listen),
+            http: gateway_http(listen),
             gateway,
             targets,
             timeout: Self::DEFAULT_TIMEOUT,
             certificates: None,
         }
     }
+}
+
+/// The longest answer, a bundle of a log's entries, takes about 150 MiB.
+pub(crate) fn gateway_http(listen: SocketAddr) -> HttpConfig {
+    HttpConfig { max_memory: 256 * 1024 * 1024, ..HttpConfig::new(listen) }
 }
 
 /// A server behind a gateway.

@@ -4,7 +4,6 @@
 //! credentials and no cookie can get through, no matter who sends it. Fields that decide something
 //! must not be repeated: the gateway and the server could each use a different one.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +20,7 @@ use tower::ServiceExt;
 use super::origin::Origin;
 use crate::environment;
 use crate::error::BindError;
+use crate::http::Counted;
 use crate::outbound::OutboundClient;
 use crate::problem::Failure;
 
@@ -119,6 +119,8 @@ impl Destination {
     pub(super) async fn deliver(&self, request: Request) -> Result<Response, Failure> {
         match self {
             Self::Inside { router, .. } => {
+                let mut request = request;
+                request.extensions_mut().insert(Counted);
                 let Ok(response) = router.clone().oneshot(request).await;
                 Ok(response)
             }
@@ -159,14 +161,6 @@ pub(super) enum Undeliverable {
     Malformed,
     /// There is no such server behind this gateway.
     Misdirected,
-}
-
-/// The content of the request to the server. It is copied only if it is borrowed.
-pub(super) fn request_body(content: Cow<'_, [u8]>) -> Body {
-    match content.is_empty() {
-        true => Body::empty(),
-        false => Body::from(content.into_owned()),
-    }
 }
 
 fn repeats(inner: &bhttp::Request<'_>) -> bool {

@@ -27,11 +27,12 @@ use sotto_wire::size_class::SizeClass;
 
 use super::GatewayConfig;
 use super::answer::{Answer, MAX_CONTENT, SMALL, sealed};
-use super::destination::{Destination, Undeliverable, request_body};
+use super::content::{Content, Held, request_body};
+use super::destination::{Destination, Undeliverable};
 use super::metrics::{GatewayMetrics, Outcome};
 use crate::environment::Environment;
 use crate::error::BindError;
-use crate::http::{BodyReader, Share, content, expect_type};
+use crate::http::{BodyReader, Budget, Share, content, expect_type};
 use crate::metrics::MetricsRegistry;
 use crate::problem::Failure;
 use crate::rotating::GatewayKeys;
@@ -53,11 +54,13 @@ pub(crate) struct GatewayResource {
 
 impl GatewayResource {
     /// A gateway to this destination. `max_request` is the longest sealed request that makes sense
-    /// there, in bytes; a body may take `body_timeout` to arrive.
+    /// there, in bytes. Requests and answers share `memory`; a body may take `body_timeout` to
+    /// arrive.
     pub(crate) fn new(
         config: GatewayConfig,
         destination: Destination,
         max_request: usize,
+        memory: Budget,
         body_timeout: Duration,
         server: &Server,
     ) -> Result<Arc<Self>, BindError> {
@@ -74,7 +77,7 @@ impl GatewayResource {
         Ok(Arc::new(Self {
             keys: config.keys,
             window: Mutex::new(window),
-            bodies: BodyReader::new(config.limits.max_memory, body_timeout),
+            bodies: BodyReader::new(memory, body_timeout),
             max_request: max_request.min(SizeClass::MAX_REQUEST.bytes()),
             destination,
             metrics: GatewayMetrics::new(&server.metrics),
@@ -97,15 +100,21 @@ impl GatewayResource {
     }
 
     async fn exchange(&self, request: Request) -> Result<Response, Failure> {
-        let (opened, mut share) = self.open(request).await.map_err(|failed| self.count(failed))?;
+        let opened = self.open(request).await.map_err(|failed| self.count(failed))?;
+        let OpenedRequest { opened, message: message_share, answer: share } = opened;
         let admitted = self.admit(&opened);
-        // The server has its own copy of the content.
         let (message, responder) = opened.into_parts();
-        share.shrink(message.len() + 2 * SMALL);
-        drop(message);
+        // The server gets a part of the message, not a copy of it. The share lasts as long.
+        let message = Held { message, _share: message_share };
         let served = match admitted {
-            Ok((request, outcome)) => self.serve(request).await.map(|answer| (answer, outcome)),
-            Err(failed) => Err(failed),
+            Ok((request, outcome)) => {
+                let request = request.map(|content| request_body(message, content));
+                self.serve(request).await.map(|answer| (answer, outcome))
+            }
+            Err(failed) => {
+                drop(message);
+                Err(failed)
+            }
         };
         let answer = match served {
             Ok((answer, outcome)) => {
@@ -117,17 +126,18 @@ impl GatewayResource {
         Ok(self.seal(responder, share, answer).await?)
     }
 
-    /// Reads and opens a request. The share of the memory covers the opened request, a copy of its
-    /// content, and a small answer, padded and sealed.
-    async fn open(&self, request: Request) -> Result<(Opened, Share), Failed> {
+    /// Reads and opens a request. Both forms of it are held only while it is opened, which waits
+    /// for nothing: afterwards the opened one is left.
+    async fn open(&self, request: Request) -> Result<OpenedRequest, Failed> {
         let unread = |failure| (Outcome::Unread, failure);
         let (head, body) = request.into_parts();
         expect_type(&head.headers, REQUEST_MEDIA_TYPE).map_err(unread)?;
         let body = self.bodies.read(body, self.max_request).await.map_err(unread)?;
-        let share = self.bodies.reserve(2 * body.bytes().len() + 2 * SMALL).map_err(unread)?;
+        let message = self.bodies.reserve(body.bytes().len()).map_err(unread)?;
+        let answer = self.bodies.reserve(2 * SMALL).map_err(unread)?;
         let keys = self.keys.current();
         match consume_request(&keys, body.bytes()) {
-            Ok(opened) => Ok((opened, share)),
+            Ok(opened) => Ok(OpenedRequest { opened, message, answer }),
             Err(refusal) => {
                 let outcome = match refusal {
                     OuterRefusal::UnknownKey => Outcome::UnknownKey,
@@ -140,7 +150,7 @@ impl GatewayResource {
 
     /// Accepts a deliverable request once, within its window. Also returns the outcome to count
     /// when it is answered.
-    fn admit(&self, opened: &Opened) -> Result<(Request, Outcome), Failed> {
+    fn admit(&self, opened: &Opened) -> Result<(Request<Content>, Outcome), Failed> {
         let now = self.environment.now();
         let refused = |refusal| {
             let outcome = match refusal {
@@ -168,7 +178,8 @@ impl GatewayResource {
             Err(InnerRefusal::Full) if self.destination.bears_replays() => Outcome::Unremembered,
             Err(refusal) => return Err(refused(refusal)),
         };
-        Ok((request.map(|()| request_body(inner.content)), outcome))
+        let content = Content::of(inner.content, opened.message());
+        Ok((request.map(|()| content), outcome))
     }
 
     /// Has the server answer a request.
@@ -210,6 +221,15 @@ impl GatewayResource {
         self.metrics.count(outcome);
         failure
     }
+}
+
+/// A request that was opened, with its shares of the memory.
+struct OpenedRequest {
+    opened: Opened,
+    /// Covers the message.
+    message: Share,
+    /// Covers a small answer, padded and sealed.
+    answer: Share,
 }
 
 /// The outcome of a request, and the failure to send.

@@ -38,8 +38,9 @@ impl Role for Gateway {
         let (destination, body_timeout) = (destination(&config)?, config.http.body_timeout);
         let max_request = SizeClass::MAX_REQUEST.bytes();
         let gateway = config.gateway;
+        let memory = server.memory.all();
         let resource =
-            GatewayResource::new(gateway, destination, max_request, body_timeout, server)?;
+            GatewayResource::new(gateway, destination, max_request, memory, body_timeout, server)?;
         Ok(resource.router(&server.base_path, &server.metrics))
     }
 }

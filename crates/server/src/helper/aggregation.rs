@@ -58,7 +58,11 @@ async fn aggregate(
     body: &Arc<ReadBody>,
     digest: Digest,
 ) -> Result<Vec<u8>, Failure> {
-    let reports = parse_aggregation_job_init_req(task.aggregator(), body.bytes())?.reports();
+    let parsed = parse_aggregation_job_init_req(task.aggregator(), body.bytes())?;
+    // Held until the sums are committed. If there is no room, the leader asks again later.
+    let needed = parsed.memory(task.aggregator());
+    let _memory = helper.aggregator.bodies.reserve_for_work(needed)?;
+    let reports = parsed.reports();
     let scope = task.aggregator().replay_scope();
     for attempt in 0..MAX_CONFLICTS {
         let spent = match attempt {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use sotto_protocol::helper::{
     ParsedAggregateShareReq, consume_aggregate_share_req, parse_aggregate_share_req,
 };
-use sotto_protocol::{Digest, RequestKind, request_digest};
+use sotto_protocol::{Digest, RequestKind, memory, request_digest};
 use sotto_store::{Committed, Release};
 use sotto_wire::limits::MAX_AGGREGATE_SHARE_REQ_LEN;
 use sotto_wire::{AggregateShareId, MediaType};
@@ -55,6 +55,9 @@ async fn collect(
     parsed: ParsedAggregateShareReq,
     digest: Digest,
 ) -> Result<Vec<u8>, Failure> {
+    let needed = memory::collection(&task.aggregator().task.vdaf().sizes());
+    let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+    let _memory = helper.aggregator.bodies.reserve_for_work(needed)?;
     let parsed = Arc::new(parsed);
     let selector = parsed.selector();
     let expected = (parsed.report_count(), *parsed.checksum().as_bytes());

@@ -4,19 +4,60 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::memory::Refusals;
 use crate::problem::Failure;
 
 /// The unit in which a budget is counted.
 pub(super) const UNIT: usize = 1024;
 
 /// A number of bytes that requests share.
-#[derive(Debug)]
-pub(crate) struct Budget(Arc<Semaphore>);
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    left: Arc<Semaphore>,
+    units: usize,
+    refusals: Option<Arc<Refusals>>,
+}
 
 impl Budget {
     pub(crate) fn new(bytes: u64) -> Self {
         let units = usize::try_from(bytes / UNIT as u64).unwrap_or(usize::MAX);
-        Self(Arc::new(Semaphore::new(units.clamp(1, Semaphore::MAX_PERMITS))))
+        let units = units.clamp(1, Semaphore::MAX_PERMITS);
+        Self { left: Arc::new(Semaphore::new(units)), units, refusals: None }
+    }
+
+    /// The same, counting here what it refuses.
+    pub(crate) fn telling(mut self, refusals: Arc<Refusals>) -> Self {
+        self.refusals = Some(refusals);
+        self
+    }
+
+    /// The bytes of all shares.
+    pub(crate) fn held(&self) -> usize {
+        self.units.saturating_sub(self.left.available_permits()) * UNIT
+    }
+
+    /// The bytes that shares may have together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.units.saturating_mul(UNIT)
+    }
+
+    /// Takes this many more units.
+    fn take(&self, units: usize) -> Result<OwnedSemaphorePermit, Failure> {
+        let units = u32::try_from(units).ok();
+        let taken =
+            units.and_then(|units| Arc::clone(&self.left).try_acquire_many_owned(units).ok());
+        taken.ok_or_else(|| {
+            if let Some(refusals) = &self.refusals {
+                refusals.add();
+            }
+            Failure::OutOfMemory
+        })
+    }
+}
+
+impl From<usize> for Budget {
+    fn from(bytes: usize) -> Self {
+        Self::new(bytes as u64)
     }
 }
 
@@ -32,9 +73,7 @@ impl Share {
         if more == 0 {
             return Ok(());
         }
-        let more = u32::try_from(more).map_err(|_| Failure::OutOfMemory)?;
-        let more = Arc::clone(&budget.0).try_acquire_many_owned(more);
-        let more = more.map_err(|_| Failure::OutOfMemory)?;
+        let more = budget.take(more)?;
         match &mut self.0 {
             Some(held) => held.merge(more),
             none => *none = Some(more),

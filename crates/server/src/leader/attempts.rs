@@ -1,9 +1,10 @@
 //! Starts attempts at jobs of one kind, as many at once as the helpers allow.
 //!
 //! Tasks take turns, and each helper has its own places (`sotto_protocol::leader::pacing`), so a
-//! helper that is slow or silent delays only its own tasks. The number of attempts in flight is
-//! bounded by the number of helpers times their places, and with it the memory that they need: a
-//! job's request, and the leader's half of it. The CPU pool bounds what is computed at once.
+//! helper that is slow or silent delays only its own tasks. The attempts in flight are bounded by
+//! the places of their helpers, and by the memory that all of them need together, which is taken
+//! before a job is leased: only then are its reports read. The CPU pool bounds what is computed at
+//! once.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sotto_protocol::leader::HelperError;
+use sotto_protocol::leader::aggregate::JobLimits;
 use sotto_protocol::leader::pacing::{AttemptId, Failing, HelperOf, JobKind, Pacing, PacingLimits};
+use sotto_protocol::memory;
 
 use crate::environment::{Environment, Instant, instant};
 use crate::health::{Concern, Health, StoreWork};
+use crate::memory::Memory;
 use crate::tasks::ServedTask;
 
 /// What the store does for this kind of job.
@@ -23,21 +26,43 @@ pub(super) struct SharedPacing {
     started: Instant,
     health: Arc<Health>,
     environment: Environment,
+    jobs: JobLimits,
+    memory: Memory,
     pacing: Mutex<Pacing>,
 }
 
 impl SharedPacing {
-    pub(super) fn new(limits: PacingLimits, health: Arc<Health>, environment: Environment) -> Self {
+    /// `jobs` says how large jobs are, `memory` is told what they hold.
+    pub(super) fn new(
+        limits: PacingLimits,
+        jobs: JobLimits,
+        memory: Memory,
+        health: Arc<Health>,
+        environment: Environment,
+    ) -> Self {
         let pacing = Mutex::new(Pacing::new(limits));
-        Self { started: instant(), health, environment, pacing }
+        Self { started: instant(), health, environment, jobs, memory, pacing }
     }
 
     pub(super) fn admits(&self, kind: JobKind, task: &ServedTask) -> bool {
-        self.lock().admits(kind, &helper_of(task), self.now())
+        let memory = self.memory_of(kind, task);
+        self.lock().admits(kind, &helper_of(task), memory, self.now())
     }
 
     pub(super) fn begin(&self, kind: JobKind, task: &ServedTask) -> Option<AttemptId> {
-        self.lock().begin(kind, helper_of(task), self.now())
+        let memory = self.memory_of(kind, task);
+        let mut pacing = self.lock();
+        let begun = pacing.begin(kind, helper_of(task), memory, self.now());
+        self.memory.note_jobs(pacing.memory());
+        begun
+    }
+
+    fn memory_of(&self, kind: JobKind, task: &ServedTask) -> u64 {
+        let sizes = task.aggregator().task.vdaf().sizes();
+        match kind {
+            JobKind::Aggregation => memory::aggregation(&sizes, self.jobs),
+            JobKind::Collection => memory::collection(&sizes),
+        }
     }
 
     pub(super) fn called(&self, attempt: AttemptId) {
@@ -74,7 +99,9 @@ impl SharedPacing {
     }
 
     pub(super) fn end(&self, attempt: AttemptId) {
-        self.lock().end(attempt);
+        let mut pacing = self.lock();
+        pacing.end(attempt);
+        self.memory.note_jobs(pacing.memory());
     }
 
     /// How long until the next gate opens.
@@ -133,6 +160,7 @@ fn helper_of(task: &ServedTask) -> HelperOf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::MetricsRegistry;
     use crate::tasks::tests::leader_task;
 
     #[test]
@@ -143,11 +171,16 @@ mod tests {
             max_pause: Duration::ZERO,
             max_aggregations: 1,
             max_collections: 1,
+            max_memory: 1 << 20,
         };
-        let pacing = SharedPacing::new(limits, Arc::clone(&health), Environment::default());
+        let jobs = JobLimits { max_job_reports: 10, max_job_bytes: 1_000 };
+        let memory = Memory::new(1 << 20, &MetricsRegistry::new().unwrap());
+        let (told, environment) = (Arc::clone(&health), Environment::default());
+        let pacing = SharedPacing::new(limits, jobs, memory.clone(), told, environment);
         let task = leader_task(1, "https://a.example/").unwrap();
         let reason = || health.report().1["reasons"][0]["name"].clone();
         let attempt = pacing.begin(JobKind::Aggregation, &task).unwrap();
+        assert_ne!(memory.report().0.held, 0);
         pacing.failed(attempt, &HelperError::Unreachable("connect"));
         assert_eq!(reason(), "helper_unreachable");
         assert!(pacing.is_in_trouble(&task));

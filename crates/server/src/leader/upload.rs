@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use bytes::Bytes;
 use sotto_protocol::client::is_cover;
 use sotto_protocol::leader::upload::{UploadVerdict, consume_upload_req, produce_upload_errors};
 use sotto_protocol::{Fault, Rejection};
@@ -31,19 +32,21 @@ pub(super) async fn post(
     http::expect_media_type(&parts.headers, MediaType::UploadReq)?;
     let aggregator = &leader.aggregator;
     let task = aggregator.task(&task_id, &parts.headers).await?;
-    let body = aggregator.bodies.read(body, aggregator.body_limits.max_upload).await?;
-    if is_cover(body.bytes()) {
-        cover(&leader, *task.id(), body.bytes().len()).await?;
+    let limit = aggregator.body_limits.max_upload;
+    // Whatever is a part of these bytes keeps their share of the memory.
+    let body = aggregator.bodies.read_passed_on(&parts, body, limit).await?.into_bytes();
+    if is_cover(&body) {
+        cover(&leader, *task.id(), body).await?;
         leader.metrics.cover_dropped.increment(1);
         return Ok(http::empty(StatusCode::OK));
     }
     let now = aggregator.environment.now();
-    let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, body.bytes(), now)?;
+    let mut verdicts = consume_upload_req(task.aggregator(), &aggregator.keys, &body, now)?;
     if !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict.outcome.is_err()) {
         // Its answer must not come earlier than that to cover.
-        cover(&leader, *task.id(), body.bytes().len()).await?;
+        cover(&leader, *task.id(), vec![0; body.len()].into()).await?;
     }
-    accept(&leader, *task.id(), &mut verdicts).await?;
+    accept(&leader, *task.id(), &body, &mut verdicts).await?;
 
     let failures = verdicts.iter().filter_map(|verdict| {
         let rejection = *verdict.outcome.as_ref().err()?;
@@ -56,16 +59,17 @@ pub(super) async fn post(
     })
 }
 
-/// Does for cover what is done for a report of this length, so that the answer comes as late, and is
+/// Does for these zeros what is done for a report of their length, so that the answer comes as late, and is
 /// the same if there is no room. The record is dropped when jobs are formed.
-async fn cover(leader: &LeaderState, task_id: TaskId, length: usize) -> Result<(), Failure> {
+async fn cover(leader: &LeaderState, task_id: TaskId, zeros: Bytes) -> Result<(), Failure> {
+    let length = zeros.len() as u64;
     // A record needs a key that is there: it keeps nothing alive that would not be kept anyway.
     let preferred = leader.aggregator.keys.preferred();
     let hpke_config_id = preferred.ok_or_else(|| Fault("there is no HPKE key".into()))?;
-    let record = NewReport { task_id, bucket: None, hpke_config_id, report: vec![0; length] };
+    let record = NewReport { task_id, bucket: None, hpke_config_id, report: zeros };
     store(leader, task_id, vec![record]).await?;
-    leader.intake.add(task_id, 1, length as u64);
-    leader.longest().add(task_id, 1, length as u64);
+    leader.intake.add(task_id, 1, length);
+    leader.longest().add(task_id, 1, length);
     Ok(())
 }
 
@@ -73,6 +77,7 @@ async fn cover(leader: &LeaderState, task_id: TaskId, length: usize) -> Result<(
 async fn accept(
     leader: &LeaderState,
     task_id: TaskId,
+    body: &Bytes,
     verdicts: &mut [UploadVerdict<'_>],
 ) -> Result<(), Failure> {
     let mut bytes = 0;
@@ -85,7 +90,7 @@ async fn accept(
                 task_id,
                 bucket: accepted.bucket,
                 hpke_config_id: accepted.hpke_config_id,
-                report: accepted.raw.to_vec(),
+                report: body.slice_ref(accepted.raw),
             }
         })
         .collect();

@@ -26,7 +26,7 @@ settings! {
         ["insecure_open_submission"] pub insecure_open_submission: bool,
         /// The file of the key that signs the log (`sotto keys signer`). Its name is the log's origin.
         ["key"] pub key: PathBuf = "log.key".into(),
-        [group] pub http: HttpFile = HttpFile::on_port(8082),
+        [group] pub http: HttpFile = log_http(HttpFile::on_port(8082).http.listen).into(),
         /// The folder of the log. Any web server may serve data_dir/public. NEVER go back to an old
         /// copy: the log would learn that from its witnesses and stop for good.
         ["data_dir"] pub data_dir: PathBuf = "log-data".into(),
@@ -67,9 +67,14 @@ settings! {
     }
 }
 
+/// Its gateway needs as much as one of its own.
+fn log_http(listen: SocketAddr) -> HttpConfig {
+    HttpConfig { max_memory: 288 * 1024 * 1024, ..HttpConfig::new(listen) }
+}
+
 impl LogConfig {
     /// A log that listens at `listen`. Everything else has a default.
     pub fn new(listen: SocketAddr, policy: TlogPolicy, submitters: Signers) -> Self {
-        Self { http: HttpConfig::new(listen), policy, submitters, ..Self::default() }
+        Self { http: log_http(listen), policy, submitters, ..Self::default() }
     }
 }

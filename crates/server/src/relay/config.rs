@@ -66,8 +66,8 @@ settings! {
         ["max_spool_bytes"] pub max_spool_bytes: u64 = 4 * 1024 * 1024 * 1024,
         /// How long a gateway may take over the head of its answer, and then over its content.
         ["gateway_timeout_s"] pub gateway_timeout: Duration = Duration::from_secs(30),
-        /// How it is reached. `max_body_memory` limits the requests that wait in memory, and the answers
-        /// once more.
+        /// How it is reached. Requests that wait in memory get one half of `max_memory`, answers the
+        /// other.
         [loaded] pub http: HttpConfig,
         /// Where requests may go, and nowhere else.
         [loaded] pub gateways: Vec<RelayGateway>,
@@ -90,8 +90,8 @@ impl RelayConfig {
 
 fn relay_http(listen: SocketAddr) -> HttpConfig {
     HttpConfig {
-        // Requests are held for a while: this allows one of 16 KiB on each connection.
-        max_body_memory: 64 * 1024 * 1024,
+        // Requests are held for a while: half of this allows one of 16 KiB on each connection.
+        max_memory: 128 * 1024 * 1024,
         // Enough for 64 KiB from a phone with a poor connection. Others are given up earlier.
         body_timeout: Duration::from_secs(120),
         connections: ConnectionLimits { max_per_source: 256, ..ConnectionLimits::default() },

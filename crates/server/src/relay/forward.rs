@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use axum::http::{Method, Request, StatusCode, Uri};
 use axum::response::Response;
 use hyper::body::Incoming;
 use sotto_wire::PROBLEM_MEDIA_TYPE;
 use sotto_wire::ohttp::{REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::held::{HeldBody, Intake};
 use super::metrics::{Exchange, RelayMetrics};
@@ -28,16 +29,35 @@ use crate::outbound::OutboundClient;
 use crate::pace::Paced;
 use crate::problem::Failure;
 
+/// Bytes of requests in files that may be on their way to one gateway. The others stay on disk: a
+/// gateway holds what it gets in memory, and would turn away what leaves one pool together.
+const MAX_LARGE_IN_FLIGHT: u64 = 64 * 1024 * 1024;
+
 /// A gateway and whether the last request reached it.
 pub(super) struct Destination {
     operator: String,
     uri: Uri,
     is_failing: AtomicBool,
+    /// In KiB.
+    large: Semaphore,
 }
 
 impl Destination {
     pub(super) fn new(operator: String, uri: Uri) -> Self {
-        Self { operator, uri, is_failing: AtomicBool::new(false) }
+        let large = Semaphore::new((MAX_LARGE_IN_FLIGHT / 1024) as usize);
+        Self { operator, uri, is_failing: AtomicBool::new(false), large }
+    }
+}
+
+impl Destination {
+    /// A place for a large request on the way to the gateway.
+    async fn place(&self, body: &HeldBody) -> Option<SemaphorePermit<'_>> {
+        if !body.is_spooled() {
+            return None;
+        }
+        let size = body.size_hint().lower().min(MAX_LARGE_IN_FLIGHT).div_ceil(1024);
+        // It is never closed.
+        self.large.acquire_many(u32::try_from(size).ok()?).await.ok()
     }
 }
 
@@ -53,11 +73,14 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Forwards a request and gives the answer to whoever waits for it.
+    /// Forwards a request and gives the answer to whoever waits for it. A large one waits until it
+    /// may: their order stays that of the pool.
     pub(super) async fn forward(self: Arc<Self>, waiting: Waiting) {
         let Waiting { gateway, body, answer, .. } = waiting;
         let Some(destination) = self.destinations.get(gateway) else { return };
+        let place = destination.place(&body).await;
         let outcome = self.exchange(destination, body).await;
+        drop(place);
         // This fails if the device has disconnected.
         let _ = answer.send(outcome);
     }

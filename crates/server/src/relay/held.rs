@@ -39,9 +39,11 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// For bodies of up to `max` bytes, which must arrive within `timeout`.
+    /// For bodies of up to `max` bytes, which must arrive within `timeout`. Small ones, and pieces of
+    /// others, share `memory`.
     pub(super) fn new(
         config: &RelayConfig,
+        memory: Budget,
         max: SizeClass,
         timeout: Duration,
     ) -> Result<Self, BindError> {
@@ -53,7 +55,7 @@ impl Intake {
             ))
         })?;
         Ok(Self {
-            bodies: BodyReader::new(config.http.max_body_memory, timeout),
+            bodies: BodyReader::new(memory, timeout),
             max: max.bytes(),
             memory_max: config.memory_body_max,
             folder: folder.clone(),

@@ -94,7 +94,8 @@ async fn garbage_is_refused() {
 #[tokio::test]
 async fn memory_is_bounded_and_given_back() {
     let mut setup = setup();
-    setup.leader.server.gateway.as_mut().unwrap().limits.max_memory = 96 * 1024;
+    // Half of it is for jobs.
+    setup.leader.server.http.max_memory = 192 * 1024;
     let mut pair = setup.start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     // Each announces 16 MiB.
@@ -124,7 +125,7 @@ async fn memory_is_bounded_and_given_back() {
 #[tokio::test]
 async fn peers_that_leave_give_their_memory_back() {
     let mut setup = setup();
-    setup.leader.server.gateway.as_mut().unwrap().limits.max_memory = 64 * 1024;
+    setup.leader.server.http.max_memory = 128 * 1024;
     let mut pair = setup.start().await;
     let (url, channel) = (reports_url(pair.task.id()), Channel::to_leader(&pair));
     for _ in 0..40 {

@@ -17,9 +17,8 @@ async fn world(seed: u64, max_memory: Option<usize>) -> (WitnessedLog, Channel) 
     let mut world = WitnessedLog::new(seed).await;
     world.stop_log().await;
     let mut config = world.config();
-    let mut gateway = GatewayConfig { origin: Some(LOG.into()), ..gateway_config() };
-    gateway.limits.max_memory = max_memory.unwrap_or(gateway.limits.max_memory);
-    config.gateway = Some(gateway);
+    config.gateway = Some(GatewayConfig { origin: Some(LOG.into()), ..gateway_config() });
+    config.http.max_memory = max_memory.unwrap_or(config.http.max_memory);
     world.start_log_with(config).await;
     let channel = Channel::new(world.url("gateway"), &keypair(GATEWAY_KEY));
     (world, channel)

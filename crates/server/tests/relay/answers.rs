@@ -20,7 +20,7 @@ async fn relay(gateway: &Gateway, folder: &Path) -> Server {
     let mut settings = config(gateway, AT_ONCE);
     settings.spool_dir = folder.to_owned();
     settings.max_spool_bytes = (LARGE + LARGE / 2) as u64;
-    settings.http.max_body_memory = 512 * KIB;
+    settings.http.max_memory = 1024 * KIB;
     Server::start(settings).await
 }
 

@@ -1,12 +1,14 @@
 //! Held bodies never use more than what was set aside for them: memory, disk, time.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 
 use crate::background::eventually;
-use crate::relay::gateway::Gateway;
+use crate::relay::gateway::{Gateway, Reply};
 use crate::relay::harness::{
     AT_ONCE, OPERATOR, Server, answer, config, head, noise, pool_of, rest,
 };
@@ -87,11 +89,47 @@ async fn a_full_disk_budget_turns_large_requests_away_and_no_others() {
     relay.stopped().await;
 }
 
+/// A gateway holds what it gets in memory: the rest waits on the relay's disk. Small requests do not
+/// wait for large ones.
+#[tokio::test]
+async fn large_requests_go_to_a_gateway_a_few_at_a_time() {
+    let gateway = Gateway::start().await;
+    let Reply::Bytes(ok) = Reply::ok(b"answer") else { panic!() };
+    let answered = Arc::new(Notify::new());
+    gateway.answer_with(Reply::InTwo(Vec::new(), Arc::clone(&answered), ok));
+    let relay = Server::start(config(&gateway, AT_ONCE)).await;
+    let large = vec![7; 16 * KIB * KIB];
+    let mut waiting = Vec::new();
+    for _ in 0..6 {
+        waiting.push(relay.begin(&large).await);
+    }
+    gateway.has(4).await;
+    waiting.push(relay.begin(b"small").await);
+    gateway.has(5).await;
+    let arrived = gateway.bodies();
+    assert_eq!(arrived.iter().filter(|body| body.len() == large.len()).count(), 4);
+    assert_eq!(arrived.len(), 5);
+    drop(arrived);
+    let answering = tokio::spawn(async move {
+        loop {
+            answered.notify_waiters();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    for stream in &mut waiting {
+        assert_eq!(answer(stream).await.status, 200);
+    }
+    answering.abort();
+    assert_eq!(gateway.bodies().len(), 7);
+    relay.stopped().await;
+}
+
 #[tokio::test]
 async fn held_bodies_share_the_memory() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, pool_of(100));
-    settings.http.max_body_memory = 256 * KIB;
+    // Half of it is for answers.
+    settings.http.max_memory = 512 * KIB;
     let mut relay = Server::start(settings).await;
     let mut held = Vec::new();
     for count in 1..=4 {
@@ -174,7 +212,7 @@ async fn dawdlers_are_cut_off_and_hold_nobody_up() {
     settings.http.connections.header_timeout = Duration::from_millis(300);
     settings.http.connections.max_connections = 3;
     settings.http.body_timeout = Duration::from_millis(300);
-    settings.http.max_body_memory = 128 * KIB;
+    settings.http.max_memory = 256 * KIB;
     let relay = Server::start(settings).await;
     // They hold all the connections there are.
     let mut silent = relay.connect().await;
@@ -203,7 +241,7 @@ async fn dawdlers_are_cut_off_and_hold_nobody_up() {
 async fn slow_large_bodies_do_not_shut_out_small_ones() {
     let gateway = Gateway::start().await;
     let mut settings = config(&gateway, AT_ONCE);
-    settings.http.max_body_memory = 128 * KIB;
+    settings.http.max_memory = 256 * KIB;
     settings.max_spool_bytes = 1024 * KIB as u64;
     let relay = Server::start(settings).await;
     let mut slow = Vec::new();

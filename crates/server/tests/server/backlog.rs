@@ -31,7 +31,7 @@ async fn accept(pair: &Pair, report: Vec<u8>) {
         task_id: *pair.task.id(),
         bucket: Some(pair.now()),
         hpke_config_id: HpkeConfigId::new(1),
-        report,
+        report: report.into(),
     };
     assert_eq!(pair.leader_store.accept_reports(vec![report]).await.unwrap(), [Ok(())]);
 }
@@ -220,7 +220,7 @@ async fn reports_of_an_unknown_task_hold_back_nobody() {
             task_id: unknown,
             bucket: None,
             hpke_config_id: HpkeConfigId::new(1),
-            report: vec![7; 100],
+            report: vec![7; 100].into(),
         };
         pair.leader_store.accept_reports(vec![foreign]).await.unwrap();
         for report in reports {

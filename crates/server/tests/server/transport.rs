@@ -159,7 +159,7 @@ async fn dawdling_peers_are_cut_off() {
 #[tokio::test]
 async fn a_few_slow_bodies_do_not_shut_out_uploads() {
     let mut setup = Setup::new(BatchMode::TimeInterval);
-    setup.leader.server.http.max_body_memory = 256 * 1024;
+    setup.leader.server.http.max_memory = 512 * 1024;
     let mut pair = setup.start().await;
     let mut slow = Vec::new();
     for _ in 0..16 {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use sotto_protocol::leader::aggregate::{FormedBatch, FormedJob, FormedJobs, LeaderOutcome};
 use sotto_protocol::{Bucket, Digest, Rejection, Rejections};
 use sotto_wire::{BatchId, CollectionJobId, HpkeConfigId, Query, TaskId};
@@ -48,7 +49,8 @@ impl LeaderStore for MemoryStore {
         for NewReport { task_id, hpke_config_id, report, .. } in accepted {
             let position = state.end;
             state.end += 1;
-            let report = report.into();
+            // A copy: the report may be a part of a longer message, whose memory is counted elsewhere.
+            let report = Bytes::copy_from_slice(&report);
             state.records.insert(position, StoredReport { task_id, hpke_config_id, report });
         }
         Ok(verdicts)

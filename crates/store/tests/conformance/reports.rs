@@ -119,7 +119,7 @@ impl Report {
             task_id: self.task_id,
             bucket: is_timed.then_some(self.time),
             hpke_config_id: HpkeConfigId::new(key),
-            report: self.encode(),
+            report: self.encode().into(),
         }
     }
 

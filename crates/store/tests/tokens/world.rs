@@ -98,7 +98,7 @@ impl World {
                 task_id: *self.task().id(),
                 bucket: is_timed.then_some(time),
                 hpke_config_id: HpkeConfigId::new(1),
-                report: report.clone(),
+                report: report.clone().into(),
             }
         };
         let verdicts =

@@ -8,17 +8,19 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use rand_core::CryptoRng;
+use sotto_vdaf::Sizes;
 use sotto_wire::{BatchId, BatchMode, Decode, Report, ReportId, TaskId, Time};
 
 use crate::client::is_cover;
-use crate::{AggregatorTask, Moment, Rejection, ReplayScope};
+use crate::{AggregatorTask, Moment, Rejection, ReplayScope, memory};
 
 /// How large a job may become. A single report always fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobLimits {
     /// Reports.
     pub max_job_reports: usize,
-    /// Bytes of its records, plus one accumulator for each of its buckets.
+    /// Bytes of memory: what [`memory::report`] says of each report, plus one accumulator for
+    /// each of its buckets.
     pub max_job_bytes: usize,
 }
 
@@ -137,7 +139,7 @@ struct OpenTask {
     mode: BatchMode,
     batch: FormedBatch,
     scope: ReplayScope,
-    accumulator_len: usize,
+    sizes: Sizes,
     job: Option<usize>,
     ids: HashSet<ReportId>,
     buckets: HashSet<Time>,
@@ -159,7 +161,7 @@ impl OpenTask {
             mode,
             batch,
             scope: task.replay_scope(),
-            accumulator_len: task.task.vdaf().sizes().aggregate_share,
+            sizes: task.task.vdaf().sizes(),
             job: None,
             ids: HashSet::new(),
             buckets: HashSet::new(),
@@ -176,15 +178,16 @@ impl OpenTask {
 
     fn is_full(&self, report_len: usize, time: Time, limits: JobLimits) -> bool {
         let new_bucket = self.mode == BatchMode::TimeInterval && !self.buckets.contains(&time);
-        let added = report_len + if new_bucket { self.accumulator_len } else { 0 };
+        let accumulator = if new_bucket { self.sizes.aggregate_share } else { 0 };
+        let added = memory::report(&self.sizes, report_len) + accumulator;
         !self.ids.is_empty()
             && (self.ids.len() >= limits.max_job_reports || self.len + added > limits.max_job_bytes)
     }
 
     fn add(&mut self, report_len: usize, time: Time) {
-        self.len += report_len;
+        self.len += memory::report(&self.sizes, report_len);
         if self.mode == BatchMode::TimeInterval && self.buckets.insert(time) {
-            self.len += self.accumulator_len;
+            self.len += self.sizes.aggregate_share;
         }
     }
 }

@@ -61,7 +61,7 @@ impl Fixture {
             task_id: TASK,
             bucket: Some(TIME),
             hpke_config_id: HpkeConfigId::new(1),
-            report: vec![number; 100],
+            report: vec![number; 100].into(),
         };
         let verdicts = self.store.accept_reports(numbers.map(report).collect()).await.unwrap();
         verdicts.iter().filter(|verdict| verdict.is_ok()).count()

@@ -92,7 +92,7 @@ fn report(number: u8) -> NewReport {
         bucket: None,
         hpke_config_id: HpkeConfigId::new(1),
         // Shorter and shorter, so that the remains of a failed write reach beyond the next write.
-        report: vec![number; 100 + 60 * usize::from(12_u8.saturating_sub(number))],
+        report: vec![number; 100 + 60 * usize::from(12_u8.saturating_sub(number))].into(),
     }
 }
 
