@@ -373,7 +373,8 @@ mod tests {
             jitter: u8,
         ) -> Duration {
             let id = AttemptId(u64::MAX);
-            self.attempts.insert(id, Attempt { kind: KIND, of: of.clone(), called: Some(now) });
+            self.attempts
+                .insert(id, Attempt { kind: KIND, of: of.clone(), called: Some(now), memory: 0 });
             let pause = self.failed(id, error, now, jitter);
             self.end(id);
             pause
@@ -382,7 +383,8 @@ mod tests {
         /// One attempt that the helper answers after this long.
         fn answer(&mut self, of: &HelperOf, now: Duration, took: Duration) {
             let id = AttemptId(u64::MAX);
-            self.attempts.insert(id, Attempt { kind: KIND, of: of.clone(), called: Some(now) });
+            self.attempts
+                .insert(id, Attempt { kind: KIND, of: of.clone(), called: Some(now), memory: 0 });
             self.succeeded(id, now + took);
             self.end(id);
         }
