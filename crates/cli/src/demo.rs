@@ -338,7 +338,7 @@ fn scaled(own: Sampling) -> Result<Option<Sampling>> {
     let den = own.rate.num().checked_mul(2).and_then(|twice| least.den().checked_mul(twice));
     // Longer fractions than people write.
     let (Some(num), Some(den)) = (num, den) else { return Ok(None) };
-    Ok(Some(Sampling { rate: half, default_rate: Some(Probability::new(num, den)?), ..own }))
+    Ok(Some(Sampling { rate: half, default_rate: Some(Probability::reduced(num, den)?), ..own }))
 }
 
 /// The largest batch that is filled even in an unlucky run, if this many reports are expected.

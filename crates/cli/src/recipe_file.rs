@@ -306,6 +306,8 @@ pub(crate) fn complete(draft: RecipeDraft, author: Signer) -> Result<Recipe> {
         return Ok(draft.complete(author, vdaf)?);
     }
     let mut recipe = draft.complete(author, RecipeVdaf::Prio3Count)?;
+    // Its errors name what the author wrote, not what is computed from it.
+    recipe.query.check()?;
     recipe.aggregation.vdaf = recipe_vdaf(&recipe)?;
     recipe.check()?;
     Ok(recipe)

@@ -363,21 +363,21 @@ fn rare_values_can_be_tried_too() {
         new.extend(["--attribute", "crash:string", "--attribute", "country:string"]);
         new.extend(["--kind", "sparse_histogram", "--labels", "none,disk,memory,network"]);
         new.extend(["--mapping", "crash", "--population", "2e6", "--sigma", "30"]);
-        new.extend(["--rate", "0.2", "--default-rate", "0.05", "--audience", "1e6"]);
+        new.extend(["--rate", "0.2", "--default-rate", "0.1", "--audience", "1e6"]);
         new.extend(["--certified", &id, "--predicate", predicate]);
         let made = run(&new);
         assert!(made.status.success(), "{made:?}");
     };
     new("country == \"CH\"");
     let demo = ["demo", "--recipe", "crashes.toml", "--seed", "7"];
-    let output = run(&[&demo[..], &["--devices", "1000"]].concat());
+    let output = run(&[&demo[..], &["--devices", "2000"]].concat());
     let shown = flat(&String::from_utf8(output.stdout).unwrap());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     for part in [
-        "of which 1 in 20 devices with the default answer, 1 in 5 others answer",
-        "devices cannot fill its minimum batch. So here 1 in 8 devices with the default answer, \
+        "of which 1 in 10 devices with the default answer, 1 in 5 others answer",
+        "devices cannot fill its minimum batch. So here 1 in 4 devices with the default answer, \
          1 in 2 others answer, and nothing is released below",
-        "of 1000 devices are asked, those for which the predicate is true",
+        "of 2000 devices are asked, those for which the predicate is true",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }

@@ -176,7 +176,7 @@ fn a_file_that_cannot_be_written_is_refused_at_once() {
     let folder = folder();
     let show =
         |out: &str| error(&sotto(folder.path(), &["result", "show", "week1.json", "--out", out]));
-    assert!(show("a.txt").contains("must end in .json, .csv, .parquet or .svg"));
+    assert!(show("a.txt").contains("must end in .json, .csv, .parquet, .npy or .svg"));
     assert!(show("nowhere/a.csv").contains("there is no folder nowhere"));
     fs::create_dir(folder.path().join("b.csv")).unwrap();
     assert!(show("b.csv").contains("cannot write b.csv"));

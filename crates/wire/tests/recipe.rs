@@ -123,7 +123,7 @@ fn every_field_of_a_recipe_changes_its_id() {
     let schema = schema(RECIPE_SCHEMA);
     let (mut leaves, mut changed) = (BTreeSet::new(), BTreeSet::new());
     let mut rng = ChaCha20Rng::seed_from_u64(6);
-    let mut recipes: Vec<_> = (0..40).map(|_| arbitrary::recipe(&mut rng)).collect();
+    let mut recipes: Vec<_> = (0..80).map(|_| arbitrary::recipe(&mut rng)).collect();
     recipes.push(histogram());
     for recipe in &recipes {
         let (seen, accepted) = mutate_all(&recipe.to_json(), &schema, Recipe::parse, Recipe::id);

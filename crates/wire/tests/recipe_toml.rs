@@ -407,7 +407,7 @@ fn vectors_have_their_rules() {
         ("clip = 1", none, "query.dimension: is missing"),
         ("dimension = 64", none, "query.clip: is missing"),
         ("dimension = 64\nclip = -1", none, "query.clip: \"-1\" is not a number"),
-        ("dimension = 64\nclip = 0", none, "query.clip_micro must be at least 1"),
+        ("dimension = 64\nclip = 0", none, "query.clip must be above 0"),
         ("dimension = 1\nclip = 1", none, "query.dimension must be from 2 to 1048576, not 1"),
         ("dimension = 2000000\nclip = 1", none, "query.dimension must be from 2 to 1048576"),
         (
@@ -428,7 +428,11 @@ fn vectors_have_their_rules() {
         ),
         (plain, response, "randomizer.kind rappor needs query.kind"),
         (plain, "[randomizer]\nkind = \"gaussian\"\n", "randomizer.sigma: is missing"),
-        (plain, "[randomizer]\nkind = \"gaussian\"\nsigma = 0\n", "randomizer.sigma_micro must be"),
+        (
+            plain,
+            "[randomizer]\nkind = \"gaussian\"\nsigma = 0\n",
+            "randomizer.sigma must be above 0",
+        ),
         (plain, both.as_str(), "noise needs randomizer.kind none, not gaussian"),
     ] {
         let error = about_vectors(query, protection).unwrap_err();

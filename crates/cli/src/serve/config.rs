@@ -216,7 +216,7 @@ mod tests {
         check_template::<LogFile>(18);
         check_template::<WitnessFile>(12);
         check_template::<RelayFile>(17);
-        check_template::<GatewayFile>(16);
+        check_template::<GatewayFile>(15);
         check_template::<AttesterFile>(16);
         check_template::<IssuerFile>(18);
     }

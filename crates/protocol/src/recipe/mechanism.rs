@@ -220,7 +220,6 @@ pub fn derive_vdaf(mechanism: &Mechanism) -> VdafConfig {
 pub fn recipe_vdaf(recipe: &Recipe) -> Result<RecipeVdaf, FormatError> {
     // Their errors name the field of the recipe.
     recipe.sampling.check(&recipe.query, &recipe.randomizer)?;
-    recipe.query.check()?;
     recipe.randomizer.check(&recipe.query)?;
     let wrong = |error: &dyn ToString| FormatError::new(error.to_string());
     let mechanism = mechanism(recipe).map_err(|error| wrong(&error))?;

@@ -91,12 +91,12 @@ async fn nothing_else_is_within_reach() {
 #[tokio::test]
 async fn answers_share_the_memory() {
     let (mut world, channel) = world(13, Some(64 * 1024)).await;
-    for _ in 0..12 {
+    for _ in 0..10 {
         let entry = world.entry();
         world.publish(&entry).await;
     }
-    let bundle = format!("{LOG}/tile/entries/000.p/12");
-    let size = world.http.get(world.url("tile/entries/000.p/12")).send().await.unwrap();
+    let bundle = format!("{LOG}/tile/entries/000.p/10");
+    let size = world.http.get(world.url("tile/entries/000.p/10")).send().await.unwrap();
     // It fits by itself, but not together with its padded and its sealed form.
     let size = size.bytes().await.unwrap().len();
     assert!((16 * 1024..48 * 1024).contains(&size), "{size}");
