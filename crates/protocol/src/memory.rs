@@ -10,8 +10,8 @@ use sotto_vdaf::Sizes;
 use crate::leader::aggregate::JobLimits;
 use crate::task::MAX_REPORT_HEAD;
 
-/// Verifying a report takes at most this many times its share, beside the share. Measured for the
-/// longest measurements of each kind (`crates/vdaf/tests/memory.rs`).
+/// Verifying a report takes at most this many times its share, beside the share. Tested with long
+/// measurements of each kind (`crates/vdaf/tests/memory.rs`).
 const VERIFYING: usize = 6;
 
 /// A collection holds a batch this many times: merged, with noise, encoded, sealed, in the answer
