@@ -119,7 +119,7 @@ fn admission(world: &Shown, times: usize) -> Result<Line> {
 fn consideration(world: &Shown, times: usize) -> Result<Line> {
     let admitted = Assessments::default().admit(&world.offer, &world.view, &world.trust)?.into();
     let attributes = Attributes::new();
-    let host = Host { conditions_met: true, attributes: &attributes };
+    let host = Host { conditions_met: true, attributes: &attributes, learner: None };
     let mut state = MemoryState::default();
     let seen = advance(state.state(), &world.view, &[], &world.trust, world.now)?;
     if let Some(seen) = seen {

@@ -88,17 +88,6 @@ pub struct Sent {
     pub took: Duration,
 }
 
-/// The peak memory of each process so far, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Peaks {
-    /// The relay's.
-    pub relay: u64,
-    /// The leader's, with its gateway.
-    pub leader: u64,
-    /// The helper's.
-    pub helper: u64,
-}
-
 impl LargeReports {
     /// Makes a task whose measurements have `length` elements, with a minimum batch of `count`. Nothing
     /// runs yet.
@@ -201,13 +190,9 @@ impl LargeReports {
         Ok(())
     }
 
-    /// The peak memory of each process so far.
-    pub fn peaks(&self) -> Result<Peaks> {
-        Ok(Peaks {
-            relay: self.relay.process()?.peak_memory()?,
-            leader: self.pair.leader.process()?.peak_memory()?,
-            helper: self.pair.helper.process()?.peak_memory()?,
-        })
+    /// The peak memory of each process so far, in bytes.
+    pub fn peaks(&self) -> Result<[(&'static str, u64); 3]> {
+        peaks(&self.relay, &self.pair)
     }
 }
 
@@ -370,8 +355,17 @@ fn pause(error: &ExchangeError) -> Duration {
     asked.unwrap_or(Duration::from_secs(1))
 }
 
+/// The peak memory of relay, leader (with its gateway) and helper so far, in bytes.
+pub(crate) fn peaks(relay: &Service, pair: &Pair) -> Result<[(&'static str, u64); 3]> {
+    Ok([
+        ("relay", relay.process()?.peak_memory()?),
+        ("leader", pair.leader.process()?.peak_memory()?),
+        ("helper", pair.helper.process()?.peak_memory()?),
+    ])
+}
+
 /// Runs a worker on this many threads, and returns the first error.
-fn on_threads(count: usize, worker: impl Fn() -> Result<()> + Sync) -> Result<()> {
+pub(crate) fn on_threads(count: usize, worker: impl Fn() -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..count).map(|_| scope.spawn(&worker)).collect();
         workers.into_iter().try_for_each(|worker| match worker.join() {

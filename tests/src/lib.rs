@@ -7,13 +7,15 @@
 //! (each a [`service`]), and whole devices, which [`phone`] runs in this process. [`pipe`] records
 //! what passes between two parties, [`tap`] every request to a party, with its time. [`pipeline`]
 //! goes from the coins of devices to the result, and compares it with the same coins in memory.
-//! [`crash`] is the crash campaign, [`release`] the one of releases with noise, [`squared_error`]
-//! the one of the errors of estimates, [`large`] the one of large reports; the tests run a slice of
-//! each.
+//! [`web`] serves models. [`crash`] is the crash campaign, [`release`] the one of releases with
+//! noise, [`training`] the one of trainings, [`squared_error`] the one of the errors of estimates,
+//! [`large`] the one of large reports, [`fleet`] the same of devices with recipe and tokens; the
+//! tests run a slice of each.
 
 pub mod cli;
 pub mod crash;
 pub mod devices;
+pub mod fleet;
 pub mod http;
 pub mod large;
 pub mod log;
@@ -28,4 +30,6 @@ pub mod squared_error;
 pub mod tap;
 pub mod task;
 pub mod token_services;
+pub mod training;
+pub mod web;
 pub mod world;

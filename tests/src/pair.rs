@@ -7,12 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use sotto_testing::ports::free_port;
 use sotto_wire::{HpkeConfig, Role};
 use tempfile::TempDir;
 use toml::{Table, Value};
 
 use crate::http::{Connection, Response, head};
-use crate::process::{Process, free_port};
+use crate::process::Process;
 use crate::task::TaskFiles;
 
 /// Longer than any start takes, even on a busy machine.

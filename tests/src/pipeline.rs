@@ -247,7 +247,7 @@ impl Pipeline {
     ) -> Result<Option<Vec<u8>>> {
         let (admitted, host) = (
             &self.questions[question],
-            Host { conditions_met: true, attributes: &group.attributes },
+            Host { conditions_met: true, attributes: &group.attributes, learner: None },
         );
         let (state, view) = (self.state.state(), &self.view);
         let step = consider(state, admitted, view, &self.trust, &host, time, &mut rng(0));

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use sotto_testing::ports::free_port;
 
 use crate::pair;
-use crate::process::{Process, free_port};
+use crate::process::Process;
 use crate::world::PATIENCE;
 
 /// One of them: its configuration, and its process while it runs.

@@ -28,6 +28,23 @@ const ISSUERS: [&str; 2] = ["issuer-a", "issuer-b"];
 
 const WITNESSES: [&str; 3] = ["alpha", "beta", "gamma"];
 
+/// The question of most recipes here, practically without noise: rate 1, and a local epsilon so
+/// large that the value is kept.
+const COMMUTE: [&str; 12] = [
+    "--purpose",
+    "How long do people commute?",
+    "--attribute",
+    "minutes:int",
+    "--labels",
+    "short,middle,long",
+    "--mapping",
+    "minutes < 15 ? 0 : minutes < 45 ? 1 : 2",
+    "--epsilon0",
+    "30",
+    "--fallback",
+    "short",
+];
+
 /// The token that the leader sends to the helper.
 pub const LEADER_TOKEN: &str = "leaders-token-0123";
 
@@ -237,8 +254,14 @@ impl World {
         Ok(())
     }
 
+    /// Writes and publishes a recipe that asks every device this.
+    pub fn publish_question(&self, name: &str, devices: u64, question: &[&str]) -> Result<Value> {
+        let (url, opens) = (&self.pair.helper.url, opens()?.to_string());
+        self.publish_recipe_between(url, name, devices, question, &["--opens", &opens], "7d")
+    }
+
     /// Writes and publishes a histogram `minutes -> short, middle, long` that every device answers,
-    /// practically without noise: rate 1, and a local epsilon so large that the value is kept.
+    /// practically without noise.
     pub fn publish_recipe(&self, name: &str, devices: u64) -> Result<Value> {
         self.publish_recipe_with(name, devices, &[])
     }
@@ -257,7 +280,7 @@ impl World {
         devices: u64,
     ) -> Result<Value> {
         let opens = opens()?.to_string();
-        self.publish_recipe_between(url, name, devices, &["--opens", &opens], "7d")
+        self.publish_recipe_between(url, name, devices, &COMMUTE, &["--opens", &opens], "7d")
     }
 
     /// The same with other times: options of `recipe new`, and how long the token keys outlive the
@@ -269,7 +292,7 @@ impl World {
         when: &[&str],
         grace: &str,
     ) -> Result<Value> {
-        self.publish_recipe_between(&self.pair.helper.url, name, devices, when, grace)
+        self.publish_recipe_between(&self.pair.helper.url, name, devices, &COMMUTE, when, grace)
     }
 
     fn publish_recipe_between(
@@ -277,16 +300,15 @@ impl World {
         helper: &str,
         name: &str,
         devices: u64,
+        question: &[&str],
         when: &[&str],
         grace: &str,
     ) -> Result<Value> {
         let leader = self.pair.leader.url.clone();
         let count = devices.to_string();
-        let mut arguments = vec!["recipe", "new", name, "--purpose", "How long do people commute?"];
-        arguments.extend(["--attribute", "minutes:int", "--labels", "short,middle,long"]);
-        arguments.extend(["--mapping", "minutes < 15 ? 0 : minutes < 45 ? 1 : 2"]);
+        let mut arguments = vec!["recipe", "new", name];
+        arguments.extend(question);
         arguments.extend(["--population", &count, "--min-batch", &count, "--rate", "1"]);
-        arguments.extend(["--epsilon0", "30", "--fallback", "short"]);
         arguments.extend(when);
         arguments.extend(["--leader-operator", "leader.example", "--leader-url", &leader]);
         arguments.extend(["--helper-operator", "helper.example", "--helper-url", helper]);
@@ -491,7 +513,7 @@ impl World {
 
 /// The start of the previous hour: reports made now, and a little later, are within the recipe's
 /// time.
-fn opens() -> Result<u64> {
+pub(crate) fn opens() -> Result<u64> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     Ok(now / 3_600 * 3_600 - 3_600)
 }

@@ -27,7 +27,10 @@ const ARROWS: [(&str, &[&str]); 15] = [
         "sotto-server",
         &["sotto-wire", "sotto-vdaf", "sotto-crypto", "sotto-protocol", "sotto-store"],
     ),
-    ("sotto-client", &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-crypto", "sotto-protocol"]),
+    (
+        "sotto-client",
+        &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-learn", "sotto-crypto", "sotto-protocol"],
+    ),
     // Test data, vectors and parties. Every crate may use it as a development dependency.
     (TESTING, &["sotto-wire", "sotto-vdaf", "sotto-dp", "sotto-crypto", "sotto-protocol"]),
     (
@@ -36,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "sotto-wire",
             "sotto-vdaf",
             "sotto-dp",
+            "sotto-learn",
             "sotto-crypto",
             "sotto-protocol",
             "sotto-store",
@@ -52,6 +56,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "sotto-wire",
             "sotto-vdaf",
             "sotto-dp",
+            "sotto-learn",
             "sotto-crypto",
             "sotto-protocol",
             "sotto-store",

@@ -40,8 +40,9 @@ enum Chore {
         #[arg(value_enum)]
         campaign: Campaign,
         /// Mutated messages per decoder (fuzz, default 1,000,000), runs of each population (audit,
-        /// default 200,000), kills (crash and release, default 300; log, default 200), collections
-        /// per mechanism (error, default 20), or reports (large, default 200).
+        /// default 200,000), kills (crash and release, default 300; log, default 200; training,
+        /// default 100), collections per mechanism (error, default 20), or reports (large, default
+        /// 200).
         #[arg(long)]
         count: Option<u64>,
         /// The seed of the pseudo-random choices.
@@ -70,6 +71,8 @@ enum Campaign {
     Crash,
     /// `kill -9` of leader or helper while they release a batch with noise.
     Release,
+    /// `kill -9` of `sotto train`, leader, helper, log or relay in the rounds of trainings.
+    Training,
     /// The squared errors of estimates against those that results predict, with 10,000 of a million
     /// devices.
     Error,
@@ -87,6 +90,7 @@ fn main() -> Result<ExitCode> {
         Chore::Campaign { campaign: Campaign::Fuzz, count, seed } => run::fuzz(count, seed),
         Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
         Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
+        Chore::Campaign { campaign: Campaign::Training, count, seed } => run::training(count, seed),
         Chore::Campaign { campaign: Campaign::Error, count, seed } => run::error(count, seed),
         Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
         Chore::Campaign { campaign: Campaign::Large, count, seed } => run::large(count, seed),

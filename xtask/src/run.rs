@@ -11,6 +11,8 @@ use crate::workspace::{cargo, succeed, target};
 const FUZZ_MUTATIONS: u64 = 1_000_000;
 /// What `cargo xtask campaign crash` runs unless told otherwise.
 const CRASH_KILLS: u64 = 300;
+/// What `cargo xtask campaign training` runs unless told otherwise.
+const TRAINING_KILLS: u64 = 100;
 /// What `cargo xtask campaign error` runs unless told otherwise.
 const ERROR_RUNS: u64 = 20;
 /// What `cargo xtask campaign log` runs unless told otherwise.
@@ -51,6 +53,11 @@ pub(crate) fn crash(count: Option<u64>, seed: u64) -> Result<ExitCode> {
 /// The campaign of releases with noise, on the release binary.
 pub(crate) fn release(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     with_binary("release-campaign", count.unwrap_or(CRASH_KILLS), seed)
+}
+
+/// The campaign of trainings, on the release binary.
+pub(crate) fn training(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    with_binary("training-campaign", count.unwrap_or(TRAINING_KILLS), seed)
 }
 
 /// The campaign of the errors of estimates, on the release binary.

@@ -1,8 +1,9 @@
 //! `cargo xtask test`: every check of the project, in order, stopping at the first that fails.
 //!
 //! Long campaigns run a short seeded slice here, as tests: the mutations of the decoders
-//! (`SOTTO_MUTATIONS`, in `sotto-wire`), crashes and releases (`SOTTO_CRASHES` and `SOTTO_RELEASES`,
-//! in `sotto-tests`), the audit of the mechanisms (`SOTTO_CASES`, in `sotto-dp`).
+//! (`SOTTO_MUTATIONS`, in `sotto-wire`), crashes, releases and trainings (`SOTTO_CRASHES`,
+//! `SOTTO_RELEASES` and `SOTTO_TRAINING_KILLS`, in `sotto-tests`), the audit of the mechanisms
+//! (`SOTTO_CASES`, in `sotto-dp`).
 //! `cargo xtask campaign` runs them at full length.
 
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ use crate::{layers, licences, tidy};
 const CRASH_SLICE: &str = "20";
 /// The number of kills in the slice of the campaign of releases.
 const RELEASE_SLICE: &str = "12";
+/// The number of kills in the slice of the campaign of trainings.
+const TRAINING_SLICE: &str = "5";
 /// The number of mutated messages per decoder in the slice of the fuzz campaign.
 const MUTATION_SLICE: &str = "20000";
 
@@ -193,6 +196,7 @@ impl Program {
         for (name, slice) in [
             ("SOTTO_CRASHES", CRASH_SLICE),
             ("SOTTO_RELEASES", RELEASE_SLICE),
+            ("SOTTO_TRAINING_KILLS", TRAINING_SLICE),
             ("SOTTO_MUTATIONS", MUTATION_SLICE),
         ] {
             if std::env::var_os(name).is_none() {

@@ -53,6 +53,7 @@ impl Shown {
         };
         let offer = Offer {
             recipe: evidence(0),
+            header: None,
             leader_keys: evidence(1),
             helper_keys: evidence(2),
             leader_issuer_keys: None,

@@ -18,6 +18,7 @@ use crate::{
     schema::SchemaArgs,
     serve::ServeArgs,
     task::TaskArgs,
+    train::TrainArgs,
     upload::UploadArgs,
     vectors::VectorsArgs,
 };
@@ -49,6 +50,8 @@ enum Command {
     Log(LogCommandArgs),
     /// Run a device, which decides by itself what to answer.
     Device(DeviceArgs),
+    /// Train a model with devices that show nobody anything.
+    Train(TrainArgs),
     /// Make keys, and publish them.
     Keys(KeysArgs),
     /// Upload measurements to a task, as devices do.
@@ -93,6 +96,7 @@ impl Cli {
             Command::Recipe(args) => args.run(output),
             Command::Log(args) => args.run(output),
             Command::Device(args) => args.run(output),
+            Command::Train(args) => args.run(output),
             Command::Keys(args) => args.run(output),
             Command::Upload(args) => args.run(output),
             Command::Collect(args) => args.run(output),

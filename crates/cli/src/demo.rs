@@ -11,7 +11,6 @@ mod population;
 mod question;
 mod result;
 mod sampled;
-mod servers;
 mod stories;
 mod truth;
 

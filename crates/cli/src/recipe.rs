@@ -13,6 +13,7 @@ mod mechanisms;
 mod new;
 mod publish;
 mod schema;
+mod series;
 mod show;
 mod tokens;
 pub(crate) mod words;

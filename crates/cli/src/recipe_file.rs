@@ -341,7 +341,10 @@ fn stand_in_parties() -> Result<PartiesDraft> {
 
 fn by_name(name: &str, snapshot: &mut Snapshot) -> Result<(u64, Entry)> {
     let entries = snapshot.entries()?;
-    let of_name = |entry: &Entry| entry.recipe().is_some_and(|recipe| recipe.name == name);
+    // The rounds of a series have the name of their header, which stands for them.
+    let of_name = |entry: &Entry| {
+        entry.recipe().is_some_and(|recipe| recipe.name == name && recipe.round().is_none())
+    };
     let mut found: Vec<(u64, Entry)> =
         entries.into_iter().filter(|(_, entry)| of_name(entry)).collect();
     match found.len() {

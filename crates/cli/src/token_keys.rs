@@ -95,6 +95,7 @@ mod tests {
             role: sotto_wire::Role::Leader,
             expires: 1_794_700_800,
             nonce: "A".repeat(43),
+            participations: None,
         };
         let public = author.verifier().to_string();
         let cases: [(fn() -> _, &str); 5] = [

@@ -22,7 +22,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 fn the_exact_demo_is_exact_and_repeatable() {
     let run = || -> Value {
         let output = demo(&["--exact", "--json", "--seed", "7", "--devices", "300"]);
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
         json(&output)
     };
     let (first, second) = (run(), run());
@@ -65,7 +65,7 @@ fn the_exact_demo_is_exact_and_repeatable() {
 #[test]
 fn people_get_a_chart_and_an_honest_word() {
     let output = demo(&["--devices", "40", "--seed", "1"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let shown = String::from_utf8(output.stdout).unwrap();
     for part in ["queen", "█", "What each party saw", "Not private yet", "Try next"] {
         assert!(shown.contains(part), "{part}: {shown}");
@@ -93,7 +93,7 @@ fn a_batch_that_cannot_fill_is_refused_at_once() {
 #[test]
 fn the_demo_samples_randomizes_and_says_what_it_cost() {
     let output = demo(&["--json", "--seed", "7", "--devices", "600"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let result = json(&output);
     let number = |value: &Value| value.as_f64().unwrap();
     let participated = number(&result["participated"]);
@@ -141,7 +141,7 @@ fn is_near(row: &Value, errors: f64) -> bool {
 #[test]
 fn needles_are_found() {
     let output = demo(&["needles", "--json", "--seed", "7", "--devices", "1000"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let result = json(&output);
     assert_eq!(result["reports"]["rejected"], serde_json::json!({}));
     assert_eq!(result["index"], 6, "after five key sets and the certified audience");
@@ -163,7 +163,7 @@ fn needles_are_found() {
 #[test]
 fn a_mean_is_shown_beside_the_true_one() {
     let output = demo(&["sleep", "--json", "--seed", "7", "--devices", "200"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let result = json(&output);
     let [sum, devices, mean] =
         [&result["buckets"][0], &result["statistics"][0], &result["statistics"][1]];
@@ -183,7 +183,7 @@ fn a_vector_is_shown_beside_the_true_one() {
     let kept = folder.path().join("day.json");
     let kept = kept.to_str().unwrap();
     let output = demo(&["vectors", "--json", "--seed", "7", "--devices", "200", "--out", kept]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let result = json(&output);
     assert_eq!(result["buckets"], serde_json::json!([]));
     let column = |name: &str| -> Vec<f64> {
@@ -225,7 +225,7 @@ fn a_vector_is_shown_beside_the_true_one() {
 #[test]
 fn the_words_fit_the_mechanism() {
     let output = demo(&["sleep", "--devices", "60", "--seed", "1"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let shown = String::from_utf8(output.stdout).unwrap();
     for part in ["statistic", "mean", "answers, with noise of leader and helper (sigma 72 each)"] {
         assert!(flat(&shown).contains(part), "{part}: {shown}");
@@ -371,8 +371,8 @@ fn rare_values_can_be_tried_too() {
     new("country == \"CH\"");
     let demo = ["demo", "--recipe", "crashes.toml", "--seed", "7"];
     let output = run(&[&demo[..], &["--devices", "2000"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let shown = flat(&String::from_utf8(output.stdout).unwrap());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     for part in [
         "of which 1 in 10 devices with the default answer, 1 in 5 others answer",
         "devices cannot fill its minimum batch. So here 1 in 4 devices with the default answer, \

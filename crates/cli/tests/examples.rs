@@ -8,10 +8,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use sotto_testing::ports::free_port;
 
 use crate::pages::{Block, blocks, command_lines, help_examples, pages};
 
@@ -188,8 +190,7 @@ impl Drop for Running {
 #[test]
 fn the_quickstart_works_as_it_is_written() {
     let page = pages().into_iter().find(|page| is_called(page, "quickstart.md")).unwrap();
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [leader, helper] = listeners.map(|listener| listener.local_addr().unwrap().port());
+    let [leader, helper] = [(); 2].map(|()| free_port().unwrap());
     let mut blocks = blocks(&page);
     for block in &mut blocks {
         block.text = block.text.replace(":8080", &format!(":{leader}"));

@@ -13,7 +13,7 @@ use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
 /// servers, or take long.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 19] = [
     ("account compose", "account.rs"),
     ("account discrete-gaussian", "account.rs"),
     ("account donation", "account.rs"),
@@ -31,6 +31,7 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("recipe publish", "recipe.rs"),
     ("recipe tokens", "tests/src/world.rs"),
     ("serve", "serve.rs"),
+    ("train", "train.rs"),
     ("upload", "serve.rs"),
 ];
 
@@ -51,6 +52,8 @@ task show t/collector.toml
 recipe new r --purpose P --kind count --mapping true --population 1e4 --insecure-exact
 recipe check commute.toml
 recipe check r.toml
+recipe new s --purpose P --kind count --mapping true --population 1e4 --insecure-exact --rounds 9
+recipe check s.toml
 recipe coalitions commute.toml
 recipe coalitions r.toml
 recipe show commute.toml

@@ -16,6 +16,7 @@ mod recipe;
 mod result;
 mod serve;
 mod terminal;
+mod train;
 
 use std::process::Output;
 

@@ -14,7 +14,7 @@ use sotto_crypto::note::NoteKey;
 use sotto_wire::{Checkpoint, Entry, Note, Recipe, TlogProof};
 use tempfile::TempDir;
 
-use crate::read;
+use crate::{flat, read};
 
 pub(crate) fn sotto(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sotto"))
@@ -244,6 +244,109 @@ fn published_recipes_come_with_entry_and_proof() {
     let path = folder.path().join("commute.toml");
     fs::write(&path, fs::read_to_string(&path).unwrap().replace("How long", "How far")).unwrap();
     assert!(failed(folder.path(), &publish).contains("already exists"));
+}
+
+/// A round is published beside its header, without a wait, and differs from it in the round alone.
+#[test]
+fn a_round_is_published_beside_its_header() {
+    let folder = folder();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let opens = (now - now % 3_600 + 7_200).to_string();
+    let when = ["--rounds", "30", "--opens", &opens, "--force"];
+    good(folder.path(), &[&NEW[..], &when].concat());
+    let publish = |file: &str| {
+        let url = one_entry_log();
+        let publish = ["recipe", "publish", file, "--signer", "author.key", "--log", &url];
+        let output = sotto(folder.path(), &publish);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let path = folder.path().join("commute.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(folder.path().join("round.toml"), format!("{text}\n[series.round]\nindex = 3\n"))
+        .unwrap();
+    let early = "devices want to see it in the log for a day";
+    let said = publish("commute.toml").replace("\n         ", " ");
+    assert!(said.contains(early), "{said}");
+    let said = publish("round.toml").replace("\n         ", " ");
+    assert!(!said.contains(early), "{said}");
+    let files = ["commute.recipe", "commute-round-3.recipe"];
+    let [header, round] = files.map(|file| {
+        Entry::parse(&fs::read(folder.path().join(file)).unwrap())
+            .unwrap()
+            .recipe()
+            .unwrap()
+            .clone()
+    });
+    assert_eq!(round.header(), Some(header));
+    let diff = good(folder.path(), &[&["recipe", "diff"], &files[..]].concat());
+    assert_eq!(diff, "is the header -> round 3\n");
+}
+
+/// An evaluation is a recipe like any other: it is checked, shown, explained and compared.
+#[test]
+fn an_evaluation_of_a_model_is_checked_shown_and_explained() {
+    let folder = folder();
+    let question = [
+        "--kind",
+        "vector_sum",
+        "--dimension",
+        "2",
+        "--attribute",
+        "evaluation:vector(2)",
+        "--mapping",
+        "evaluation",
+        "--rounds",
+        "5",
+        "--sigma",
+        "2",
+    ];
+    let parties = NEW.iter().position(|word| *word == "--population").unwrap();
+    let new = ["recipe", "new", "evaluation", "--purpose", "How good is the model?"];
+    good(folder.path(), &[&new[..], &question, &NEW[parties..]].concat());
+    let path = folder.path().join("evaluation.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let training = "\n[series.training]\nmodels = \"https://models.example/\"\nlargest_loss = 4.0\n\
+                    vote_weight = 0.1\nmodel = { kind = \"softmax\", features = 65, classes = 10 }\n";
+    fs::write(&path, format!("{text}{training}")).unwrap();
+    let round = format!("\n[series.round]\nindex = 1\nmodel = \"{}\"\n", "07".repeat(32));
+    fs::write(folder.path().join("round.toml"), format!("{text}{training}{round}")).unwrap();
+    let other = training.replace("4.0", "5.0");
+    fs::write(folder.path().join("other.toml"), format!("{text}{other}")).unwrap();
+    let wrong = training.replace("largest_loss = 4.0", "largest_loss = 4.0\nsteps = 1");
+    fs::write(folder.path().join("wrong.toml"), format!("{text}{wrong}")).unwrap();
+    let said = |command: &str, file: &str| flat(&good(folder.path(), &["recipe", command, file]));
+    let shown = said("show", "round.toml");
+    for part in [
+        "evaluates softmax regression of 65 features and 10 classes (650 weights)",
+        "evaluation the loss, at most 4, and the part of right predictions",
+        "clip the last number of a model",
+        "this is round 1, model 0707",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let explained = said("explain", "round.toml");
+    for part in [
+        "evaluation says how well a model that everybody can read predicts your data",
+        "650 weights",
+    ] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
+    let checked = good_json(folder.path(), &["recipe", "check", "evaluation.toml"]);
+    let checks = checked["checks"].as_array().unwrap();
+    assert!(checks.iter().all(|check| check["verdict"] != "failed"), "{checked:#}");
+    let verdict = |name: &str| {
+        let check = checks.iter().find(|check| check["check"] == name).unwrap();
+        check["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(["canonical", "derivation", "model"].map(verdict), ["ok", "ok", "unknown"]);
+    let diff = sotto(folder.path(), &["recipe", "diff", "evaluation.toml", "other.toml"]);
+    assert_eq!(
+        flat(&String::from_utf8(diff.stdout).unwrap()),
+        "device says the loss, at most 4, and the part of right predictions -> the loss, at most 5, and the part of right predictions"
+    );
+    let refused = failed(folder.path(), &["recipe", "show", "wrong.toml"]);
+    assert!(flat(&refused).contains("with largest_loss devices train nothing"), "{refused}");
 }
 
 /// What `recipe new` writes with an issuer can be checked and shown as it is, and published once it

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::recipe::sotto;
 use crate::{flat, json};
@@ -101,10 +101,36 @@ fn parquet_has_the_same_columns() {
             }
         }
     }
-    let metadata = reader.metadata().file_metadata().key_value_metadata().unwrap().clone();
-    let kept = metadata.iter().find(|one| one.key == "result").and_then(|one| one.value.as_ref());
-    let kept: Value = serde_json::from_str(kept.unwrap()).unwrap();
+    let kept: Value = serde_json::from_str(&metadata(&reader, "result").unwrap()).unwrap();
     assert_eq!(kept["recipe_id"], "7a".repeat(32));
+}
+
+fn metadata(reader: &SerializedFileReader<fs::File>, key: &str) -> Option<String> {
+    let all = reader.metadata().file_metadata().key_value_metadata()?;
+    all.iter().find(|one| one.key == key)?.value.clone()
+}
+
+/// Readers refuse metadata of 100 MB.
+#[test]
+fn a_long_vector_in_parquet_is_not_there_twice() {
+    let folder = folder();
+    let mut result: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("week1.json")).unwrap()).unwrap();
+    let numbers: Vec<f64> = (0..50_000).map(|number| f64::from(number) / 8.0).collect();
+    let columns = ["estimates", "errors", "lows", "highs"].map(str::to_owned);
+    let noise = ["errors", "lows", "highs"].map(|column| format!("noise_{column}"));
+    let columns = columns.into_iter().chain(noise).map(|column| (column, json!(numbers)));
+    let coordinates = columns.chain([("rms_error".to_owned(), json!(1.0))]).collect();
+    result["coordinates"] = Value::Object(coordinates);
+    fs::write(folder.path().join("long.json"), result.to_string()).unwrap();
+    let arguments = ["result", "show", "long.json", "--out", "a.parquet"];
+    let shown = sotto(folder.path(), &arguments);
+    assert!(shown.status.success(), "{shown:?}");
+    let file = fs::File::open(folder.path().join("a.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    assert_eq!(metadata(&reader, "result"), None);
+    assert_eq!(metadata(&reader, "schema").unwrap(), "sotto/1");
+    assert!(reader.metadata().file_metadata().num_rows() >= 50_000);
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use sotto_testing::ports::free_port;
 
 use crate::{json, read};
 
@@ -100,9 +102,7 @@ impl Pair {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         fs::write(folder.path().join("cert.pem"), certified.cert.pem()).unwrap();
         fs::write(folder.path().join("key.pem"), certified.signing_key.serialize_pem()).unwrap();
-        // Held at the same time, so that they differ; released before the servers need them.
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [leader, helper] = listeners.map(|listener| listener.local_addr().unwrap().port());
+        let [leader, helper] = [(); 2].map(|()| free_port().unwrap());
         let (leader_url, helper_url) =
             (format!("https://localhost:{leader}/dap"), format!("https://localhost:{helper}/"));
         let task = folder.path().join("task");
@@ -397,7 +397,7 @@ fn a_running_server_says_what_it_serves() {
     let pair = Pair::new(&["--vdaf", "count", "--min-batch-size", "1"]);
     let unset = serve(&pair, "leader", &["--status"]);
     assert!(String::from_utf8_lossy(&unset.stderr).contains("`admin_listen` is not set"));
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     configure(&pair, "leader", &format!("admin_listen = \"127.0.0.1:{port}\""));
     assert_eq!(serve(&pair, "leader", &["--status"]).status.code(), Some(2));
 

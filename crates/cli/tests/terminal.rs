@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use sotto_testing::ports::free_port;
 use unicode_width::UnicodeWidthStr;
 
 use crate::log::entries::{key, key_sets, recipe, recipe_entry, result};
@@ -171,10 +172,13 @@ impl Screens {
         let mean = ["--kind", "mean", "--max", "240", "--mapping", "minutes", "--sigma", "5000"];
         let several = ["--kind", "multi_histogram", "--most", "2", "--mapping", "apps"];
         let needles = ["--kind", "sparse_histogram", "--mapping", "minutes < 99 ? 0 : 1"];
+        let rounds = ["--mapping", "minutes < 15 ? 0 : 1", "--rounds", "30"];
         for (name, attribute, kind) in [
             ("mean", "minutes:int", mean.to_vec()),
             ("several", "apps:strings", [&several[..], &labels].concat()),
             ("needles", "minutes:int", [&needles[..], &labels].concat()),
+            ("rounds", "minutes:int", [&rounds[..], &labels].concat()),
+            ("donation", "minutes:int", [&rounds[..], &labels, &["--donation"]].concat()),
         ] {
             let new = ["recipe", "new", name, "--purpose", "P.", "--attribute", attribute];
             let made = run(folder, &[&new[..], &kind, rest].concat());
@@ -185,6 +189,8 @@ impl Screens {
                 self.show(folder, &words, 0, &["recipe", command, &file]);
             }
         }
+        let files = ["rounds.toml", "donation.toml"];
+        self.show(folder, "recipe diff rounds", 1, &[&["recipe", "diff"], &files[..]].concat());
         let text = fs::read_to_string(folder.join("needles.toml")).unwrap();
         let rates = "default_rate = \"1/500\"\nother_rate = \"1/2\"\ndummy_rate = \"1/99\"";
         let rare = text.replace("rate = \"1/50\"", rates);
@@ -252,7 +258,7 @@ impl Screens {
             let private = fs::Permissions::from_mode(0o600);
             fs::set_permissions(folder.join("key.pem"), private).unwrap();
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port().unwrap();
         configure(&pair, "leader", &format!("admin_listen = \"127.0.0.1:{port}\""));
         let parties = ["--leader", "https://l.example/", "--helper", "https://h.example/"];
         let new = [&["task", "new", "--out", "other"], &options[..], &parties].concat();
@@ -281,6 +287,8 @@ impl Screens {
         let demo = ["demo", "--exact", "--devices", "40", "--seed", "1"];
         self.show(folder, "demo", 0, &demo);
         self.show(folder, "demo list", 0, &["demo", "--list"]);
+        let train = ["train", "--story", "digits", "--fast", "--devices", "60", "--rounds", "2"];
+        self.show(folder, "train", 0, &[&train[..], &["--rate", "1/2"]].concat());
         WEEKS.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
         let show = ["result", "show", "week1.json", "--consistent", "--out", "a.csv"];
         self.show(folder, "result show", 0, &show);
@@ -321,6 +329,7 @@ fn redacted_line(line: &str) -> String {
         set(&mut line, at, "localhost:ddddd", "localhost:00000");
         // Seconds.
         set(&mut line, at, "in d.d s", "in 0.0 s");
+        set(&mut line, at, "d.dd s\n", "0.00 s\n");
     }
     let mut out = String::new();
     let mut word = String::new();

@@ -31,6 +31,10 @@ const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
+/// How long a poll may wait at the leader, in seconds (RFC 7240 §4.3). Leaders that do not know this
+/// answer at once.
+const PREFER: &str = "wait=20";
+
 /// The longest answer that is read.
 const LIMIT: usize = limits::MAX_COLLECTION_JOB_RESP_LEN;
 
@@ -163,7 +167,8 @@ impl Collector {
     ) -> Result<(CollectionJob, Poll), CollectError> {
         let body = produce_collection_job_req(&self.task, query)?;
         let media_type = MediaType::CollectionJobReq.as_str();
-        let request = HttpRequest::post(self.jobs_url(), media_type, &body, LIMIT);
+        let mut request = HttpRequest::post(self.jobs_url(), media_type, &body, LIMIT);
+        request.headers.push(("prefer", Zeroizing::new(PREFER.to_owned())));
         let response = self.exchange.send(&self.authorized(request), rng)?.response;
         let location = response.header("location");
         let id = location.ok_or(ExchangeError::BadResponse("no location of the job"))?;
@@ -180,7 +185,8 @@ impl Collector {
 
     /// Asks whether `job` is done.
     pub fn poll(&self, job: &CollectionJob, rng: &mut dyn CryptoRng) -> Result<Poll, CollectError> {
-        let request = HttpRequest::get(self.job_url(job), LIMIT);
+        let mut request = HttpRequest::get(self.job_url(job), LIMIT);
+        request.headers.push(("prefer", Zeroizing::new(PREFER.to_owned())));
         let response = self.exchange.send(&self.authorized(request), rng)?.response;
         self.consume(job, &response)
     }
@@ -279,7 +285,10 @@ impl Collector {
 
     fn consume(&self, job: &CollectionJob, response: &HttpResponse) -> Result<Poll, CollectError> {
         if response.body.is_empty() {
-            return Ok(Poll::Pending { retry_after: response.retry_after() });
+            // It waits during the next poll, so that we need not wait before it.
+            let waits = response.header("preference-applied").is_some_and(|name| name == "wait");
+            let retry_after = if waits { Some(Duration::ZERO) } else { response.retry_after() };
+            return Ok(Poll::Pending { retry_after });
         }
         expect_media_type(response, MediaType::CollectionJobResp)?;
         let collection =

@@ -15,6 +15,9 @@
 //! included, and tests use their own. `sotto-protocol` decides what messages contain; this crate
 //! does the exchange: URLs, headers, relays, retries.
 //!
+//! A device that trains a model has a [`Trainer`] in its host: its examples. [`write_model`] is for
+//! who publishes the rounds.
+//!
 //! There is no runtime and no background thread, and no cryptography provider for TLS: a host that
 //! uses `https` provides one (see [`HttpOptions::crypto_provider`]).
 
@@ -24,6 +27,7 @@ mod collector;
 mod exchange;
 mod http;
 mod log;
+mod model_files;
 mod participant;
 mod problem;
 pub mod query_result;
@@ -33,6 +37,7 @@ mod retry;
 mod script;
 mod sealing;
 mod state_file;
+mod training;
 mod transport;
 mod uploader;
 
@@ -42,6 +47,7 @@ pub use collector::{Cancelled, CollectError, Collected, CollectionJob, Collector
 pub use exchange::ExchangeError;
 pub use http::{HttpOptions, HttpTransport};
 pub use log::HttpLog;
+pub use model_files::{ModelFileError, PIECE_LEN, fetch_model, write_model};
 pub use participant::{
     Delivery, Host, HostError, Log, Participant, ParticipantError, PassReport, RouteError,
     TokenFailure, TokenRound,
@@ -53,5 +59,9 @@ pub use retry::RetryPolicy;
 pub use sealing::SealingKey;
 pub use sotto_protocol::collector::Collection;
 pub use state_file::StateFile;
+pub use training::{
+    Classifier, DeviceLearner, Examples, Models, OwnModel, Trainer, classifying, evaluation_scale,
+    local_training, plan,
+};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 pub use uploader::{PreparedReport, UploadError, UploadOutcome, Uploader};

@@ -5,7 +5,8 @@
 //! A pass either reads or sends, at random, so that nobody who sees both can link them by time:
 //!
 //! - A pass that **reads**: read the log and check every open recipe ([`Log`]); request the tokens
-//!   that are due, of every recipe, before anything is decided; decide: consider, charge the ledger,
+//!   that are due, of every recipe, and fetch the models of all open rounds, before anything is
+//!   decided; decide: consider, charge the ledger,
 //!   toss the coin, make the report or cover, and draw when to send it.
 //! - A pass that **sends**: send one answer that is due, the same bytes, whatever the log says today.
 //!
@@ -40,7 +41,9 @@ pub use self::host::{Host, HostError};
 pub use self::log::Log;
 pub use self::routes::RouteError;
 pub use self::tokens::{TokenFailure, TokenRound};
+use crate::model_files::ModelFileError;
 use crate::relay::Clock;
+use crate::training::DeviceLearner;
 
 /// One device: its host, what it trusts, its state, and the log.
 pub struct Participant<S> {
@@ -62,6 +65,8 @@ pub struct PassReport {
     /// The outcome of the token requests; `None` if the host has no attestor, or no attester is
     /// pinned.
     pub tokens: Option<TokenRound>,
+    /// The rounds whose models are missing, and why. The next pass tries again.
+    pub models_missing: Vec<(EntryId, ModelFileError)>,
     /// What happened to stored answers, and so whether this device has answered. For tests and
     /// simulated fleets: a real host must neither look at it nor store it.
     pub insecure_delivery: Delivery,
@@ -120,6 +125,7 @@ impl<S: DeviceStore> Participant<S> {
             considered: Vec::new(),
             silent: Vec::new(),
             tokens: None,
+            models_missing: Vec::new(),
             insecure_delivery: Delivery::default(),
         };
         let read = match errand {
@@ -148,9 +154,18 @@ impl<S: DeviceStore> Participant<S> {
         report.tokens = self.request_tokens(rng)?;
         // Evaluated only now: reading the log and requesting tokens must not depend on it.
         let conditions_met = (self.host.conditions)().map_err(ParticipantError::Host)?;
+        // Without the conditions no recipe is considered. Models can be large, and the network costly.
+        if conditions_met {
+            let (host, trust, state) = (&self.host, &*self.trust, self.store.state());
+            report.models_missing = self.log.fetch_models(state, host, trust, &*self.clock, rng);
+        }
         let attributes = (self.host.attributes)().map_err(ParticipantError::Host)?;
-        let host = device::Host { conditions_met, attributes: &attributes };
-        let (now, watch) = ((self.clock)(), &mut self.log.watch);
+        let Log { watch, models, .. } = &mut self.log;
+        let trainer = self.host.trainer.as_deref();
+        let learner = trainer.map(|trainer| DeviceLearner::new(models, trainer));
+        let learner = learner.as_ref().map(|learner| learner as &dyn device::Learner);
+        let host = device::Host { conditions_met, attributes: &attributes, learner };
+        let now = (self.clock)();
         let device::Pass { considered, silent } =
             device::pass(&mut self.store, watch, &self.trust, &host, now, rng)?;
         (report.considered, report.silent) = (considered, silent);

@@ -34,7 +34,7 @@ pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 pub type Random = Arc<dyn Fn() -> Box<dyn CryptoRng> + Send + Sync>;
 
 /// Room for the status and the fields of an answer, in addition to its body.
-const MAX_RESPONSE_HEAD: usize = 4 * 1024;
+pub(crate) const MAX_RESPONSE_HEAD: usize = 4 * 1024;
 
 /// A [`Transport`] to everything behind one gateway, through relays.
 pub struct RelayTransport {

@@ -5,6 +5,7 @@ mod attestors;
 mod behind_relay;
 mod damage;
 mod files;
+mod models;
 mod relay;
 mod routes;
 mod tokens;

@@ -23,6 +23,8 @@ pub use issuer::{ResponseSealer, open_inner_request, open_labelled};
 pub use crate::encapsulated::Labels;
 
 use crate::HpkeError;
+#[cfg(feature = "server")]
+use crate::Secret;
 use crate::encapsulated::{self, KEY_LEN};
 use crate::key_blinding::{ClientSecret, PublicKey};
 
@@ -40,6 +42,11 @@ pub const EXPORT_LABEL: &[u8] = b"OriginTokenResponse";
 
 /// The HKDF info string of an issuer's origin alias.
 pub const ALIAS_INFO: &[u8] = b"IssuerOriginAlias";
+
+/// The HKDF info string of the origin secret of a participation, before its number. Ours: the
+/// specification leaves origin secrets to the issuer.
+#[cfg(feature = "server")]
+const PARTICIPATION_INFO: &[u8] = b"sotto issuer origin secret of participation";
 
 /// The associated data of an inner request: everything else that the issuer acts on.
 pub fn request_aad(key: &HpkeConfig, token_type: u16, request_key: &[u8; 32]) -> Vec<u8> {
@@ -113,6 +120,18 @@ pub fn issuer_origin_alias(index_result: &PublicKey, client_key: &PublicKey) -> 
         .expand(ALIAS_INFO, &mut alias)
         .expect("64 bytes are within what HKDF-SHA512 can output");
     alias
+}
+
+/// The Issuer Origin Secret of one participation in a series, from the secret of the series. Unlike
+/// the blinded keys that it makes, it never leaves the issuer.
+#[cfg(feature = "server")]
+pub fn participation_secret(secret: &Secret<[u8; 32]>, participation: u32) -> Secret<[u8; 32]> {
+    let mut derived = Zeroizing::new([0; 32]);
+    #[allow(clippy::expect_used)] // As above.
+    Hkdf::<Sha512>::new(None, secret.expose())
+        .expand_multi_info(&[PARTICIPATION_INFO, &participation.to_be_bytes()], &mut *derived)
+        .expect("32 bytes are within what HKDF-SHA512 can output");
+    Secret::new(*derived)
 }
 
 /// The client's own alias for an origin of an issuer. It reveals neither to the attester. Names

@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let softmax = Softmax::new(preparation.features(), 10)?;
     let mlp = Mlp::new(preparation.features(), 16, 10)?;
     let fixed = Clipping::Fixed { clip: 0.5 };
-    let quantile = Clipping::Quantile { first_clip: 0.1, quantile: 0.5, rate: 0.3, weight: 0.1 };
+    let quantile = Clipping::Quantile { norm: 0.1, quantile: 0.5, rate: 0.3, weight: 0.1 };
     let (training, optimizer) = (LocalTraining::ONE_STEP, Optimizer::Sgd { rate: 20.0 });
 
     println!("sigma {sigma}, {seeds} seeds: mean accuracy and its standard error, %");

@@ -86,7 +86,7 @@ fn train(users: &Users<Point>, rounds: u32) -> Result<Vec<f64>, Error> {
         users,
         plan: Plan {
             training: LocalTraining { steps: 5, learning_rate: 0.1, batch: None },
-            clipping: Clipping::Quantile { first_clip: 0.1, quantile: 0.5, rate: 0.2, weight: 0.1 },
+            clipping: Clipping::Quantile { norm: 0.1, quantile: 0.5, rate: 0.2, weight: 0.1 },
             fraction_bits: 20,
             expected: rate * users.len() as f64,
             optimizer: Optimizer::Momentum { rate: 1.0, decay: 0.5 },

@@ -24,6 +24,7 @@ enum Use {
     Noise,
     CentralNoise,
     Split,
+    Coin,
 }
 
 impl Coins {
@@ -54,6 +55,11 @@ impl Coins {
     /// For who takes part in a round.
     pub fn participants(&self, round: u32) -> ChaCha8Rng {
         self.stream(Use::Participants, round, 0)
+    }
+
+    /// For the coin of a device in a round, where every device tosses one.
+    pub fn coin(&self, round: u32, device: u64) -> ChaCha8Rng {
+        self.stream(Use::Coin, round, device)
     }
 
     /// For the order of a device's examples in a round.

@@ -46,7 +46,7 @@ pub enum Noise {
 
 /// A population of devices, and all that is known about their training.
 #[derive(Debug)]
-pub struct Fast<'a, M: Model> {
+pub struct Fast<'a, M: Model + ?Sized> {
     /// What they train.
     pub model: &'a M,
     /// What each of them knows.
@@ -66,7 +66,7 @@ pub struct Fast<'a, M: Model> {
 /// How many devices a thread takes at a time.
 const BLOCK: usize = 8;
 
-impl<M: Model> Fast<'_, M> {
+impl<M: Model + ?Sized> Fast<'_, M> {
     /// Before the first round.
     pub fn start(&self) -> Result<Progress, Error> {
         let weights = self.model.initial(&mut self.coins.initial());
@@ -104,10 +104,10 @@ impl<M: Model> Fast<'_, M> {
     /// The noisy sum of the contributions of these devices to the next round, in units.
     pub fn sum(&self, progress: &Progress, participants: &[usize]) -> Result<Vec<i64>, Error> {
         let numbers = self.plan.length(progress.weights().len());
-        let mechanism = self.mechanism(progress, numbers)?;
+        let mechanism = self.mechanism(numbers)?;
         let largest = match mechanism.as_ref().map(|mechanism| mechanism.encoding()) {
             Some(Encoding::Vector { norm_bound, .. }) => norm_bound,
-            _ => progress.norm_bound(),
+            _ => self.plan.norm_bound(),
         };
         let total = u128::from(largest) * participants.len() as u128;
         let range = "below 2^62 units: use fewer fraction bits";
@@ -136,7 +136,7 @@ impl<M: Model> Fast<'_, M> {
             sum
         });
         if let Noise::Central { sigma_micro } = self.noise {
-            let noise = central(sigma_micro, progress.norm_bound())?;
+            let noise = central(sigma_micro, self.plan.norm_bound())?;
             let mut rng = self.coins.central_noise(progress.rounds());
             sum.iter_mut().for_each(|number| *number += noise.sample(&mut rng));
         }
@@ -149,7 +149,7 @@ impl<M: Model> Fast<'_, M> {
         let contribution = self.plan.contribution(
             self.model,
             progress.weights(),
-            progress.norm_bound(),
+            self.plan.clip(progress),
             self.users.of(device),
             &mut self.coins.training(round, stream),
         );
@@ -164,15 +164,15 @@ impl<M: Model> Fast<'_, M> {
         }
     }
 
-    /// The mechanism of the devices in the next round, if they add noise.
-    fn mechanism(&self, progress: &Progress, numbers: usize) -> Result<Option<Gaussian>, Error> {
+    /// The mechanism of the devices, if they add noise.
+    fn mechanism(&self, numbers: usize) -> Result<Option<Gaussian>, Error> {
         let Noise::Devices(noise) = &self.noise else {
             return Ok(None);
         };
         let range = "below 2^32";
         let holds = u32::try_from(numbers).is_ok();
         in_range("numbers of a contribution", numbers as f64, holds, range)?;
-        Ok(Some(Gaussian::vectors(numbers as u32, progress.norm_bound(), noise)?))
+        Ok(Some(Gaussian::vectors(numbers as u32, self.plan.norm_bound(), noise)?))
     }
 }
 

@@ -5,6 +5,7 @@
 //!   quantile of the devices' norms.
 //! - [`optimizer`]: what the server does with the noisy mean.
 //! - [`plan`]: the rounds of a training, of which devices and server each compute their half.
+//! - [`evaluation`]: how good a model is on what devices know, from bounded sums.
 //! - [`data`]: data sets, prepared and split by user.
 //! - [`fast`]: rounds without cryptography and without servers, with the same mechanism code, for
 //!   research with many devices. [`coins`] are its randomness.
@@ -64,6 +65,7 @@ mod math;
 pub mod clipping;
 pub mod coins;
 pub mod data;
+pub mod evaluation;
 pub mod fast;
 pub mod local;
 pub mod model;

@@ -10,10 +10,10 @@ use sotto_dp::mechanism::vector;
 use rand_core::CryptoRng;
 
 use crate::Error;
-use crate::clipping::Clipping;
+use crate::clipping::{self, Clipping};
 use crate::error::{in_range, length, positive};
 use crate::local::LocalTraining;
-use crate::model::Model;
+use crate::model::{Model, to_bytes};
 use crate::optimizer::{Optimizer, Server};
 
 /// The largest norm of a contribution, in units.
@@ -39,7 +39,8 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     server: Server,
-    norm_bound: u64,
+    /// The clip of the next round, if it moves.
+    clip: Option<f32>,
 }
 
 impl Plan {
@@ -52,7 +53,7 @@ impl Plan {
         let bits = self.fraction_bits;
         let holds = bits <= vector::MOST_FRACTION_BITS;
         in_range("fraction_bits", f64::from(bits), holds, "at most 40")?;
-        let units = self.clipping.first_norm() * self.unit();
+        let units = self.clipping.stated().norm * self.unit();
         let range = "from 1 to 2^50 units: use other fraction bits";
         in_range("the clip", units, (1.0..=LARGEST_BOUND).contains(&units), range)?;
         Ok(())
@@ -61,31 +62,47 @@ impl Plan {
     /// Before the first round.
     pub fn start(&self, weights: Vec<f64>) -> Result<Progress, Error> {
         self.check()?;
-        let server = Server::new(self.optimizer, weights)?;
-        // Rounded down: at most what is stated.
-        Ok(Progress { server, norm_bound: (self.clipping.first_norm() * self.unit()) as u64 })
+        let stated = self.clipping.stated();
+        let clip = stated.weight.map(|_| clipping::published(stated.first_clip()) as f32);
+        Ok(Progress { server: Server::new(self.optimizer, weights)?, clip })
     }
 
     /// How many numbers a contribution has.
     pub fn length(&self, dimension: usize) -> usize {
-        dimension + self.clipping.votes()
+        dimension + self.clipping.stated().votes()
     }
 
-    /// The contribution of a device with these examples, in units, before any noise. Its norm is at
-    /// most `norm_bound`, which is what the recipe of the round states.
+    /// The largest norm of a contribution in any round, in units, which the recipe states. Rounded
+    /// down: at most what is stated.
+    pub fn norm_bound(&self) -> u64 {
+        (self.clipping.stated().norm * self.unit()) as u64
+    }
+
+    /// The clip of the next round.
+    pub fn clip(&self, progress: &Progress) -> f64 {
+        progress.clip.map_or_else(|| self.clipping.stated().first_clip(), f64::from)
+    }
+
+    /// The model of the next round as a file: the weights, and the clip if devices vote.
+    pub fn model_file(&self, progress: &Progress) -> Vec<u8> {
+        to_bytes(&self.clipping.stated().to_numbers(progress.weights(), self.clip(progress)))
+    }
+
+    /// The contribution of a device with these examples in a round with this clip, in units, before
+    /// any noise. Its norm is at most [`norm_bound`](Self::norm_bound).
     pub fn contribution<M: Model + ?Sized>(
         &self,
         model: &M,
         weights: &[f64],
-        norm_bound: u64,
+        clip: f64,
         examples: &[M::Example],
         rng: &mut dyn CryptoRng,
     ) -> Vec<i64> {
         let update = self.training.update(model, weights, examples, rng);
-        let numbers = self.clipping.contribution(update, norm_bound as f64 / self.unit());
+        let numbers = self.clipping.stated().contribution(update, clip);
         // A model has fewer weights than that.
         let length = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-        vector::clip(&numbers, length, self.fraction_bits, norm_bound)
+        vector::clip(&numbers, length, self.fraction_bits, self.norm_bound())
     }
 
     /// Goes on to the next round, with the noisy sum of the contributions, in units. After an error
@@ -93,14 +110,16 @@ impl Plan {
     pub fn advance(&self, progress: &mut Progress, sum: &[i64]) -> Result<(), Error> {
         let dimension = progress.weights().len();
         length("the sum", sum.len(), self.length(dimension))?;
-        let scale = self.unit() * self.expected;
-        let mean: Vec<f64> = sum.iter().map(|number| *number as f64 / scale).collect();
+        let clip = self.clip(progress);
+        let (of_votes, of_updates) =
+            (self.unit() * self.expected, self.clipping.stated().scale(clip));
+        let mean: Vec<f64> = sum.iter().map(|number| *number as f64 / of_votes).collect();
         let (updates, votes) = mean.split_at(dimension);
+        let updates: Vec<f64> = updates.iter().map(|number| number * of_updates).collect();
         let mut next = progress.clone();
-        next.server.step(updates)?;
+        next.server.step(&updates)?;
         for vote in votes {
-            let norm = self.clipping.next_norm(progress.norm_bound as f64 / self.unit(), *vote);
-            next.norm_bound = (norm * self.unit()).clamp(1.0, LARGEST_BOUND) as u64;
+            next.clip = Some(self.clipping.next_clip(clip, *vote) as f32);
         }
         *progress = next;
         Ok(())
@@ -117,11 +136,6 @@ impl Progress {
         self.server.weights()
     }
 
-    /// The largest norm of a contribution to the next round, in units.
-    pub fn norm_bound(&self) -> u64 {
-        self.norm_bound
-    }
-
     /// How many rounds are over, which is also the index of the next one.
     pub fn rounds(&self) -> u32 {
         self.server.steps()
@@ -131,10 +145,10 @@ impl Progress {
     /// was stored.
     pub fn checked(self, plan: &Plan, dimension: usize) -> Result<Self, Error> {
         plan.check()?;
-        let bound = self.norm_bound as f64;
-        let range = "from 1 to 2^50 units";
-        in_range("norm_bound", bound, (1.0..=LARGEST_BOUND).contains(&bound), range)?;
+        let votes = plan.clipping.stated().votes();
+        length("clips", usize::from(self.clip.is_some()), votes)?;
+        self.clip.map(|clip| clipping::usable(clip.into())).transpose()?;
         let server = self.server.checked(plan.optimizer, dimension)?;
-        Ok(Self { server, norm_bound: self.norm_bound })
+        Ok(Self { server, clip: self.clip })
     }
 }

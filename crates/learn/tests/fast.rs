@@ -8,9 +8,9 @@ use sotto_dp::mechanism::{Method as _, Value, gaussian, vector};
 use sotto_learn::clipping::Clipping;
 use sotto_learn::fast::{Fast, Noise};
 use sotto_learn::local::LocalTraining;
-use sotto_learn::model::{Mlp, Model, evaluate};
+use sotto_learn::model::{Mlp, Model, evaluate, from_bytes};
 use sotto_learn::optimizer::Optimizer;
-use sotto_learn::plan::Progress;
+use sotto_learn::plan::{Plan, Progress};
 
 use crate::parties::Digits;
 
@@ -44,7 +44,7 @@ fn accuracy(digits: &Digits, progress: &Progress) -> f64 {
 #[test]
 fn the_result_does_not_depend_on_the_threads() {
     let digits = Digits::new();
-    let quantile = Clipping::Quantile { first_clip: 0.3, quantile: 0.5, rate: 0.5, weight: 0.2 };
+    let quantile = Clipping::Quantile { norm: 0.3, quantile: 0.5, rate: 0.5, weight: 0.2 };
     for noise in [Noise::None, CENTRAL, Noise::Devices(devices(75))] {
         let mut fast = digits.fast(0.05, noise, 1);
         fast.plan.clipping = quantile;
@@ -94,13 +94,13 @@ fn the_sum_is_that_of_the_devices_one_by_one() {
         let contribution = fast.plan.contribution(
             &digits.model,
             progress.weights(),
-            progress.norm_bound(),
+            fast.plan.clip(&progress),
             digits.users.of(*device),
             &mut fast.coins.training(2, stream),
         );
-        assert!(vector::is_within(&contribution, progress.norm_bound()));
+        assert!(vector::is_within(&contribution, fast.plan.norm_bound()));
         assert!(contribution.iter().any(|number| *number != 0));
-        let mechanism = gaussian::Gaussian::vectors(650, progress.norm_bound(), &noise).unwrap();
+        let mechanism = gaussian::Gaussian::vectors(650, fast.plan.norm_bound(), &noise).unwrap();
         let mut coins = fast.coins.noise(2, stream);
         let Value::Vector(sent) = mechanism.randomize(Value::Vector(contribution), &mut coins)
         else {
@@ -118,8 +118,7 @@ fn the_sum_is_that_of_the_devices_one_by_one() {
 fn a_stored_training_goes_on_to_the_same_bits() {
     let digits = Digits::new();
     let mut fast = digits.fast(0.05, CENTRAL, 4);
-    fast.plan.clipping =
-        Clipping::Quantile { first_clip: 0.3, quantile: 0.5, rate: 0.5, weight: 0.2 };
+    fast.plan.clipping = Clipping::Quantile { norm: 0.3, quantile: 0.5, rate: 0.5, weight: 0.2 };
     fast.plan.optimizer =
         Optimizer::Adam { rate: 0.1, first_decay: 0.9, second_decay: 0.99, epsilon: 1e-3 };
     let straight = run(&fast, 6);
@@ -131,10 +130,56 @@ fn a_stored_training_goes_on_to_the_same_bits() {
     }
     assert_eq!(progress, straight);
     // The clip moved, and the plan is readable text.
-    assert_ne!(progress.norm_bound(), stored.norm_bound());
+    assert_ne!(fast.plan.clip(&progress), fast.plan.clip(&stored));
     let plan = serde_json::to_string(&fast.plan).unwrap();
     assert_eq!(fast.plan, serde_json::from_str(&plan).unwrap());
-    assert!(stored.checked(&fast.plan, 651).is_err());
+    assert!(stored.clone().checked(&fast.plan, 651).is_err());
+    // A plan without votes has no clip, and a stored clip must be one.
+    let fixed = Plan { clipping: Clipping::Fixed { clip: 0.3 }, ..fast.plan };
+    assert!(stored.checked(&fixed, 650).is_err());
+    let (start, end) = text.split_at(text.find("\"clip\":").unwrap());
+    let broken = format!("{start}\"clip\":0.0{}", &end[end.find('}').unwrap()..]);
+    let broken: Progress = serde_json::from_str(&broken).unwrap();
+    assert!(broken.checked(&fast.plan, 650).is_err());
+}
+
+/// A clip that moves: the same rounds with devices that know the model as a file, in which weights
+/// and clip are `f32`, and the norm that the recipe states.
+#[test]
+fn the_model_file_says_all_that_devices_need() {
+    let digits = Digits::new();
+    let mut fast = digits.fast(0.05, Noise::Devices(devices(75)), 3);
+    fast.plan.clipping = Clipping::Quantile { norm: 0.3, quantile: 0.5, rate: 0.5, weight: 0.2 };
+    let mut progress = fast.start().unwrap();
+    let mut clips = Vec::new();
+    for round in 0..4 {
+        let participants = fast.participants(round).unwrap();
+        let numbers = from_bytes(&fast.plan.model_file(&progress), 651).unwrap();
+        let stated = fast.plan.clipping.stated();
+        let (weights, clip) = stated.from_numbers(numbers, 650).unwrap();
+        assert_eq!((&*weights, clip), (progress.weights(), fast.plan.clip(&progress)));
+        let mechanism =
+            gaussian::Gaussian::vectors(651, fast.plan.norm_bound(), &devices(75)).unwrap();
+        let mut expected = vec![0; 651];
+        for device in &participants {
+            let mut rng = fast.coins.training(round, *device as u64);
+            let examples = digits.users.of(*device);
+            let update = fast.plan.training.update(&digits.model, &weights, examples, &mut rng);
+            let numbers = stated.contribution(update, clip);
+            let bits = fast.plan.fraction_bits;
+            let exact = vector::clip(&numbers, 651, bits, fast.plan.norm_bound());
+            let mut rng = fast.coins.noise(round, *device as u64);
+            let Value::Vector(sent) = mechanism.randomize(Value::Vector(exact), &mut rng) else {
+                panic!("a vector");
+            };
+            expected.iter_mut().zip(sent).for_each(|(sum, number)| *sum += number);
+        }
+        assert_eq!(fast.sum(&progress, &participants).unwrap(), expected);
+        fast.plan.advance(&mut progress, &expected).unwrap();
+        clips.push(clip);
+    }
+    clips.dedup();
+    assert_eq!(clips.len(), 4, "it moves: {clips:?}");
 }
 
 /// Who takes part: the mean and the variance of the count, and every device alike. False alarms:
@@ -180,7 +225,7 @@ fn the_noise_is_as_large_as_it_says() {
     let progress = exact.start().unwrap();
     let participants = exact.participants(0).unwrap();
     let without = exact.sum(&progress, &participants).unwrap();
-    let clip = progress.norm_bound() as f64;
+    let clip = exact.plan.norm_bound() as f64;
     let part = participants.len() as f64 / 75.0;
     for (noise, share) in [(CENTRAL, 1.0), (Noise::Devices(devices(75)), part)] {
         let noisy = digits.fast(0.05, noise, 6).sum(&progress, &participants).unwrap();

@@ -6,6 +6,7 @@
 
 mod clipping;
 mod data;
+mod evaluation;
 mod fast;
 mod local;
 mod models;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use sotto_vdaf::AggregateShare;
 #[cfg(feature = "server")]
 use sotto_vdaf::Vdaf;
-use sotto_wire::{BatchId, ReportIdChecksum, Time};
+use sotto_wire::{BatchId, ReportIdChecksum, TaskId, Time};
 #[cfg(feature = "server")]
 use sotto_wire::{BatchMode, Duration, Interval, ReportId};
 
@@ -39,6 +39,10 @@ pub enum ReplayScope {
     /// and in tasks with tokens, where the id is part of the token's nonce, and one token is good
     /// for one report of the task, whatever its timestamp.
     Task,
+    /// All rounds of a series, until the series is forgotten: a token is good for one report of one
+    /// round. The ids belong to a task of their own, whose id has the bytes of the series' id. So
+    /// they stay when a round is forgotten.
+    Series(TaskId),
 }
 
 /// What a bucket (or a merged batch) holds.

@@ -24,6 +24,7 @@
 
 mod consider;
 mod gateway;
+mod learner;
 mod ledger;
 mod pass;
 mod schedule;
@@ -32,6 +33,7 @@ pub mod tokens;
 
 pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
 pub use self::gateway::log_gateway_keys;
+pub use self::learner::Learner;
 pub use self::pass::{Pass, PassError, follow, pass};
 pub use self::schedule::{Errand, next_pass};
 pub use self::state::{

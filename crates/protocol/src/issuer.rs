@@ -2,7 +2,8 @@
 //! read (rate-limited tokens, "Issuer-to-Attester Response").
 //!
 //! [`consume_token_request`] answers one request of an attester; [`author`] makes the keys of a
-//! recipe. An origin is a token key: its name is the hash of the key, and its limit is always 1.
+//! recipe. An origin is a token key: its name is the hash of the key, and its limit is always 1. In
+//! a series a key has an origin for each participation, so that no limit identifies the series.
 //! The issuer sees the requested origin and a request key that is freshly blinded for every
 //! request, and nothing about the device.
 //!
@@ -16,7 +17,7 @@ mod refusal;
 
 use sotto_crypto::HpkeKeypair;
 use sotto_crypto::key_blinding::PublicKey;
-use sotto_crypto::rate_limited::{ISSUER_CONTEXT, open_inner_request};
+use sotto_crypto::rate_limited::open_inner_request;
 use sotto_crypto::server_hpke::Opener;
 use sotto_wire::token::{EncapsulationKey, IssuerAnswer, TOKEN_LIMIT, TOKEN_TYPE, TokenRequest};
 use sotto_wire::{Decode, HpkeConfigId};
@@ -87,7 +88,7 @@ pub fn consume_token_request(
     let (inner, sealer) =
         open_inner_request(opener, &request).map_err(|_| IssuerRefusal::Sealed)?;
     let name = inner.origin_name().map_err(|_| IssuerRefusal::OriginName)?;
-    let origin = origins.origin(&name).ok_or(IssuerRefusal::UnknownOrigin)?;
+    let (origin, participation) = origins.origin(&name).ok_or(IssuerRefusal::UnknownOrigin)?;
     if origin.is_expired(now) {
         return Err(IssuerRefusal::Expired);
     }
@@ -98,7 +99,7 @@ pub fn consume_token_request(
         return Err(IssuerRefusal::TokenKeyId);
     }
     let blind_sig = origin.blind_sign(&inner.blinded_msg)?;
-    let index_key = request_key.blind(origin.secret().expose(), ISSUER_CONTEXT);
+    let index_key = origin.index_key(&request_key, participation);
     let response = sealer.seal(&blind_sig, response_nonce).map_err(|_| IssuerRefusal::Fault)?;
     Ok(IssuerAnswer::Issued { index_key: *index_key.as_bytes(), limit: TOKEN_LIMIT, response })
 }

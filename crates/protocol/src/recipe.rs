@@ -48,7 +48,7 @@ use crate::{Task, token::TokenTerms, trust::Trust};
 const MOST_DEVICES: u64 = 1 << 40;
 
 /// A recipe with everything that follows from it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Assessment {
     id: EntryId,
     recipe: Recipe,
@@ -102,11 +102,7 @@ impl Assessment {
         let projection = projection(&recipe.query)
             .map_err(|error| Silence::new(Check::Derivation, error.to_string()))?;
         let privacy = price(&recipe, certified)?;
-        let [leader_token, helper_token] = [Role::Leader, Role::Helper].map(|role| {
-            TokenTerms::of(&recipe, role)
-                .transpose()
-                .map_err(|error| Silence::new(Check::TokenKeys, format!("{role:?}: {error}")))
-        });
+        let [leader_token, helper_token] = token_terms(&recipe)?;
         Ok(Self {
             id: recipe.id(),
             task,
@@ -115,10 +111,18 @@ impl Assessment {
             mechanism,
             projection,
             privacy,
-            leader_token: leader_token?,
-            helper_token: helper_token?,
+            leader_token,
+            helper_token,
             recipe,
         })
+    }
+
+    /// The assessment of a round of this header: only the task is another one, and the tokens.
+    pub(crate) fn round(&self, recipe: Recipe) -> Result<Self, Silence> {
+        let task = derive_task(&recipe);
+        let task = task.map_err(|reason| Silence::new(Check::Derivation, reason))?;
+        let [leader_token, helper_token] = token_terms(&recipe)?;
+        Ok(Self { id: recipe.id(), task, recipe, leader_token, helper_token, ..self.clone() })
     }
 
     /// The recipe's id.
@@ -202,7 +206,21 @@ impl Assessment {
 
     /// The answer after randomization: what is split into shares.
     pub fn randomized(&self, attributes: &Attributes, rng: &mut dyn CryptoRng) -> Measurement {
-        let answer = self.answer(attributes);
+        self.protected(self.answer(attributes), rng)
+    }
+
+    /// The same in a round of a training, whose answer is an update of the model: zero if there is
+    /// none.
+    pub fn randomized_update(
+        &self,
+        update: Option<Vec<f64>>,
+        rng: &mut dyn CryptoRng,
+    ) -> Measurement {
+        let answer = update.and_then(|update| self.meaning(&Value::Vector(update.into())));
+        self.protected(answer.unwrap_or_else(|| measure::fallback(&self.recipe.query)), rng)
+    }
+
+    fn protected(&self, answer: Answer, rng: &mut dyn CryptoRng) -> Measurement {
         let value = mechanism::value(&self.recipe.query, &self.mechanism, answer);
         mechanism::measurement(&self.mechanism, self.mechanism.randomize(value, rng))
     }
@@ -230,6 +248,16 @@ impl Assessment {
         trust.check_floors(self)?;
         trust.check_attributes(self)
     }
+}
+
+/// What the tokens for leader and helper must be.
+fn token_terms(recipe: &Recipe) -> Result<[Option<TokenTerms>; 2], Silence> {
+    let of = |role| {
+        TokenTerms::of(recipe, role)
+            .transpose()
+            .map_err(|error| Silence::new(Check::TokenKeys, format!("{role:?}: {error}")))
+    };
+    Ok([of(Role::Leader)?, of(Role::Helper)?])
 }
 
 /// How many reports the recipe can expect, dummies included. `certified` is the number of devices

@@ -179,7 +179,9 @@ mod aggregator {
     use std::sync::Arc;
 
     use sotto_crypto::{HpkeKeypair, Secret, server_hpke::Opener};
-    use sotto_wire::{BatchMode, HpkeConfig, HpkeConfigId, HpkeConfigList, Role, Time};
+    use sotto_wire::{
+        BatchMode, EntryId, HpkeConfig, HpkeConfigId, HpkeConfigList, Role, TaskId, Time,
+    };
 
     use super::Task;
     use crate::token::VerifyToken;
@@ -201,6 +203,8 @@ mod aggregator {
         /// Checks the token that each report must hold in this aggregator's share. If `None`, no
         /// token is required and none is understood.
         pub tokens: Option<Arc<dyn VerifyToken>>,
+        /// The series that the task is a round of: one token is good for one report of all rounds.
+        pub series: Option<EntryId>,
         /// When a batch may be released, beside the minimum batch size.
         pub release: ReleaseRules,
     }
@@ -208,8 +212,9 @@ mod aggregator {
     impl AggregatorTask {
         /// The set of reports within which an id must be new.
         pub fn replay_scope(&self) -> ReplayScope {
-            match self.task.configuration().batch_mode() {
-                BatchMode::TimeInterval if self.tokens.is_none() => ReplayScope::Bucket,
+            match (&self.tokens, self.series, self.task.configuration().batch_mode()) {
+                (Some(_), Some(series), _) => ReplayScope::Series(TaskId::new(*series.as_bytes())),
+                (None, _, BatchMode::TimeInterval) => ReplayScope::Bucket,
                 _ => ReplayScope::Task,
             }
         }

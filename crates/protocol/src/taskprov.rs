@@ -59,6 +59,7 @@ pub fn restore(
         taskprov: true,
         // Only a recipe can require tokens or limit the window.
         tokens: None,
+        series: None,
         release: ReleaseRules::default(),
     })
 }

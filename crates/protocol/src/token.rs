@@ -20,8 +20,8 @@ use std::fmt;
 
 use sotto_crypto::HpkeError;
 use sotto_crypto::blind_rsa::{BlindRsaError, TokenKey};
-use sotto_wire::recipe::Recipe;
-use sotto_wire::token::{TOKEN_TYPE, TokenChallenge};
+use sotto_wire::recipe::{Recipe, Tokens};
+use sotto_wire::token::{TOKEN_LEN, TOKEN_TYPE, TokenChallenge};
 use sotto_wire::{BoundsError, DecodeError, FormatError, KeyName, ReportId, Role};
 use zeroize::Zeroize;
 
@@ -39,6 +39,7 @@ pub struct TokenTerms {
     expires: u64,
     challenge: TokenChallenge,
     challenge_digest: [u8; 32],
+    participations: Option<u32>,
 }
 
 /// Checks the tokens of one aggregator of one recipe.
@@ -117,13 +118,21 @@ pub struct ReportTokens {
 }
 
 impl TokenTerms {
-    /// What the token for `role` must be; `None` if the recipe needs none.
+    /// What the token for `role` must be; `None` if the recipe needs none. For a header: see
+    /// [`Self::participations`].
     pub fn of(recipe: &Recipe, role: Role) -> Option<Result<Self, TokenError>> {
         let endorsed = recipe.parties.tokens.key(role)?;
         let terms = || {
             let key = TokenKey::parse_spki(&endorsed.spki()?)?;
-            let context = Some(*recipe.id().as_bytes());
-            Self::new(endorsed.issuer.clone(), key, endorsed.expires, context)
+            let context = Some(*recipe.series_id().as_bytes());
+            let mut terms = Self::new(endorsed.issuer.clone(), key, endorsed.expires, context)?;
+            match recipe.token_number() {
+                Some(number) => terms.participation(number),
+                None => {
+                    terms.participations = recipe.participations();
+                    Ok(terms)
+                }
+            }
         };
         Some(terms())
     }
@@ -135,10 +144,25 @@ impl TokenTerms {
         expires: u64,
         context: Option<[u8; 32]>,
     ) -> Result<Self, TokenError> {
-        let challenge =
-            TokenChallenge::new(TOKEN_TYPE, issuer.as_str(), context, key.origin_name())?;
+        let origin = key.origin_name();
+        let challenge = TokenChallenge::new(TOKEN_TYPE, issuer.as_str(), context, origin)?;
         let challenge_digest = challenge.digest();
-        Ok(Self { issuer, key, expires, challenge, challenge_digest })
+        Ok(Self { issuer, key, expires, challenge, challenge_digest, participations: None })
+    }
+
+    /// The terms for one participation in the series of a header: an origin of its own.
+    pub fn participation(&self, number: u32) -> Result<Self, TokenError> {
+        let origin = self.key.participation_name(number);
+        let context = self.challenge.redemption_context().copied();
+        let challenge = TokenChallenge::new(TOKEN_TYPE, self.issuer.as_str(), context, origin)?;
+        let challenge_digest = challenge.digest();
+        Ok(Self { challenge, challenge_digest, participations: None, ..self.clone() })
+    }
+
+    /// How many tokens there are for each device, if these are the terms of a header; each is for a
+    /// [participation](Self::participation) with a number.
+    pub fn participations(&self) -> Option<u32> {
+        self.participations
     }
 
     /// Who issues the token.
@@ -164,6 +188,15 @@ impl TokenTerms {
     /// The digest of the challenge, which names issuer, recipe and origin.
     pub fn challenge_digest(&self) -> &[u8; 32] {
         &self.challenge_digest
+    }
+}
+
+impl ReportTokens {
+    /// As long as the tokens of a report, for cover; `None` if a report has none.
+    pub(crate) fn zeros(tokens: &Tokens) -> Option<Self> {
+        let zeros = |role| tokens.key(role).map(|_| vec![0; TOKEN_LEN]);
+        let (leader, helper) = (zeros(Role::Leader)?, zeros(Role::Helper));
+        Some(Self { report_id: ReportId::new([0; ReportId::LEN]), leader, helper })
     }
 }
 

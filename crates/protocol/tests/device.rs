@@ -15,6 +15,7 @@ mod misbehaviour;
 mod mutation;
 mod restarts;
 mod rows;
+mod series;
 mod state;
 mod suites;
 mod tokens;

@@ -243,7 +243,8 @@ settings! {
         /// Ids of tasks that are no longer configured and whose data is deleted at the start, for good:
         /// reports, jobs, batches, report ids. Such a task is never served again, because its
         /// reports could count twice. Without this a leader keeps the task's waiting reports until the
-        /// task is configured again.
+        /// task is configured again. A series is listed like a task whose id is that of its header: this
+        /// deletes which of its tokens were spent, and no round of it is served again.
         ["forget_tasks"] pub forget_tasks: Vec<TaskId>,
         /// Serves plain DAP tasks, which have no recipe that devices could check.
         ["insecure_plain_tasks"] pub insecure_plain_tasks: bool,

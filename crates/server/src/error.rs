@@ -77,6 +77,17 @@ pub enum TaskRefused {
     /// Its data was deleted.
     #[error("task {0} was forgotten: its reports could count twice")]
     Forgotten(TaskId),
+    /// Which tokens were spent in its series was deleted.
+    #[error(
+        "task {task_id} is a round of series {series}, which was forgotten: its tokens could count \
+         twice. List the task under forget_tasks, too"
+    )]
+    SeriesForgotten {
+        /// The task.
+        task_id: TaskId,
+        /// The series, as the task that holds its spent tokens.
+        series: TaskId,
+    },
     /// A task of this id is served already.
     #[error("task {0} is served already")]
     Exists(TaskId),

@@ -133,6 +133,7 @@ impl Role for Leader {
             deletions: deletion_sender,
             jobs_ready: Notify::new(),
             collections_ready: Notify::new(),
+            collections_finished: Notify::new(),
             waits: Mutex::default(),
             data_dir,
             uploads_paused: AtomicBool::new(false),
@@ -162,6 +163,8 @@ struct LeaderState {
     jobs_ready: Notify,
     /// A collection was requested, or an attempt has ended.
     collections_ready: Notify,
+    /// A collection has a result, or has failed.
+    collections_finished: Notify,
     waits: Mutex<Waits>,
     /// Too many bytes of reports are on disk.
     uploads_paused: AtomicBool,

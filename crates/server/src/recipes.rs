@@ -222,8 +222,8 @@ impl Recipes {
                 Err(silence) => Err(NotJoined::Refused(silence.to_string())),
             };
             match joined {
-                // The log also has recipes for other operators.
-                Ok(()) | Err(NotJoined::OtherOperator) => {}
+                // The log also has recipes for other operators, and headers.
+                Ok(()) | Err(NotJoined::OtherOperator | NotJoined::Header) => {}
                 Err(reason) => drop(reasons.insert(*id, reason.to_string())),
             }
         }

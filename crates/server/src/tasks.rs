@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderValue;
-use sotto_protocol::AggregatorTask;
+use sotto_protocol::{AggregatorTask, ReplayScope};
 use sotto_wire::recipe::Recipe;
 use sotto_wire::{EntryId, HttpUrl, Role, TaskId, taskprov};
 
@@ -175,6 +175,11 @@ impl TaskRegistry {
         let id = *task.id();
         if self.is_forgotten(&id) {
             return Err(TaskRefused::Forgotten(id));
+        }
+        if let ReplayScope::Series(series) = task.aggregator.replay_scope()
+            && self.is_forgotten(&series)
+        {
+            return Err(TaskRefused::SeriesForgotten { task_id: id, series });
         }
         if task.aggregator.role != self.role {
             return Err(TaskRefused::OtherRole(id));

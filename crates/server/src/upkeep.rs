@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sotto_protocol::ReplayScope;
 use sotto_store::TaskStore;
 
 use crate::aggregator::Aggregator;
@@ -47,6 +48,10 @@ async fn forget(aggregator: &Aggregator, store: &dyn TaskStore, task: &ServedTas
     let forgotten = store.forget_task(*task.id()).await;
     if aggregator.health.noted(StoreWork::Forget, forgotten).is_ok() {
         tracing::info!(task = %task.id(), "a task is over; its data is deleted");
+        if let ReplayScope::Series(series) = task.aggregator().replay_scope() {
+            // Other rounds may still be open.
+            tracing::info!(%series, "its spent tokens stay until forget_tasks lists the series");
+        }
         aggregator.tasks.forget(task.id());
     }
 }

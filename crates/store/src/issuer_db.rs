@@ -192,5 +192,6 @@ fn decode(bytes: &[u8]) -> Option<RecipeKey> {
     let secret = Secret::new(reader.array::<32>().ok()?);
     let key = IssuerKey::from_pkcs8(reader.opaque_u16().ok()?).ok()?;
     reader.finish().ok()?;
-    Some(RecipeKey { request, origin: Arc::new(Origin::new(key, secret, expires)) })
+    let origin = Origin::new(key, secret, expires).with_participations(request.participations);
+    Some(RecipeKey { request, origin: Arc::new(origin) })
 }

@@ -82,6 +82,7 @@ struct State {
     logs: BTreeMap<String, LogCheckpoint>,
     tombstones: BTreeSet<TaskId>,
     tasks: BTreeMap<TaskId, TaskState>,
+    report_ids: HashSet<IdKey>,
     /// Live records by position.
     records: BTreeMap<u64, StoredReport>,
     /// The position of the next record.
@@ -102,8 +103,6 @@ struct State {
 #[derive(Default)]
 struct TaskState {
     counters: Counters,
-    /// Keyed by timestamp, or by `None` where the scope is the task.
-    report_ids: HashSet<(Option<Time>, ReportId)>,
     buckets: BucketAggregates,
     ranges: Vec<Range>,
     batches: BTreeMap<BatchId, BatchState>,
@@ -111,6 +110,9 @@ struct TaskState {
     deleted: HashMap<Vec<u8>, u64>,
     responses: HashMap<Digest, Response>,
 }
+
+/// A report id in its scope: a task or a series, and a timestamp or `None` for all of them.
+type IdKey = (TaskId, Option<Time>, ReportId);
 
 struct StoredReport {
     task_id: TaskId,
@@ -209,6 +211,15 @@ impl State {
         untaken.chain(requeued).map(|record| record.report.len() as u64).sum()
     }
 
+    /// Marks a batch of a task collected, and deletes its shares and the ids in its timestamps.
+    fn collect(&mut self, task_id: TaskId, selector: &BatchSelector) {
+        self.tasks.entry(task_id).or_default().collect(selector);
+        if let BatchSelector::TimeInterval(interval) = selector {
+            let is_in = |time: &Option<Time>| time.is_some_and(|time| interval.contains(time));
+            self.report_ids.retain(|(task, time, _)| *task != task_id || !is_in(time));
+        }
+    }
+
     fn requeue(&mut self, requeued: Requeued) {
         self.requeued.insert(self.next_requeued, requeued);
         self.next_requeued += 1;
@@ -279,12 +290,11 @@ impl TaskState {
         Ok(merged)
     }
 
-    /// Marks a batch collected, and deletes its shares and the ids in its timestamps.
+    /// Marks a batch collected, and deletes its shares.
     fn collect(&mut self, selector: &BatchSelector) {
         match *selector {
             BatchSelector::TimeInterval(interval) => {
                 self.ranges.push(Range { interval, position: 0, is_collected: true });
-                self.report_ids.retain(|(time, _)| !time.is_some_and(|t| interval.contains(t)));
             }
             BatchSelector::LeaderSelected(batch_id) => {
                 self.batches.insert(batch_id, BatchState::Collected);
@@ -304,11 +314,12 @@ impl Turn {
     }
 }
 
-/// Where a report's id must be unique: within a timestamp, or in the whole task.
-fn id_key(scope: ReplayScope, bucket: &Bucket, report_id: ReportId) -> (Option<Time>, ReportId) {
+/// Where a report's id must be unique.
+fn id_key(task_id: TaskId, scope: ReplayScope, bucket: &Bucket, report_id: ReportId) -> IdKey {
     match (scope, bucket) {
-        (ReplayScope::Bucket, Bucket::Time(time)) => (Some(*time), report_id),
-        _ => (None, report_id),
+        (ReplayScope::Bucket, Bucket::Time(time)) => (task_id, Some(*time), report_id),
+        (ReplayScope::Series(series), _) => (series, None, report_id),
+        _ => (task_id, None, report_id),
     }
 }
 
@@ -345,6 +356,7 @@ impl TaskStore for MemoryStore {
         state.tombstones.insert(task_id);
         state.provisioned.remove(&task_id);
         state.tasks.remove(&task_id);
+        state.report_ids.retain(|(task, ..)| *task != task_id);
         state.records.retain(|_, record| record.task_id != task_id);
         state.requeued.retain(|_, requeued| requeued.task_id != task_id);
         state.jobs.retain(|_, job| job.task_id != task_id);

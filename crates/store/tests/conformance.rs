@@ -21,6 +21,7 @@ mod model;
 mod receipts;
 mod replays;
 mod requeues;
+mod series;
 mod tasks;
 mod token_tasks;
 mod unserved;

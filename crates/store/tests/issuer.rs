@@ -23,15 +23,19 @@ fn made(nonce: &str, role: Role) -> RecipeKey {
         role,
         expires: 1_900_000_000,
         nonce: format!("a-nonce-for-the-test-{nonce}"),
+        // One is for a series.
+        participations: (role == Role::Helper).then_some(3),
     };
     let (key, expires) = (IssuerKey::generate().unwrap(), Moment(request.expires));
-    RecipeKey { request, origin: Arc::new(Origin::new(key, Secret::new([3; 32]), expires)) }
+    let origin = Origin::new(key, Secret::new([3; 32]), expires);
+    let origin = Arc::new(origin.with_participations(request.participations));
+    RecipeKey { request, origin }
 }
 
 fn assert_same(a: &RecipeKey, b: &RecipeKey) {
     assert_eq!(a.request, b.request);
     let (a, b) = (&a.origin, &b.origin);
-    assert_eq!((a.name(), a.expires()), (b.name(), b.expires()));
+    assert!(a.names().eq(b.names()) && a.expires() == b.expires());
     assert_eq!(a.secret(), b.secret());
     let message = [1; 256];
     assert_eq!(a.key().blind_sign(&message).unwrap(), b.key().blind_sign(&message).unwrap());

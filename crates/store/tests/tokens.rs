@@ -7,6 +7,7 @@ mod issuing;
 mod one_sided;
 mod party;
 mod refusals;
+mod rounds;
 mod shared_token;
 mod unspent;
 mod world;

@@ -6,6 +6,7 @@
 //! `sotto-wire` does not know.
 
 mod query;
+mod series;
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ use sotto_wire::limits::{
 use sotto_wire::recipe::{
     Accountant, Adjacency, Aggregation, Aggregator, AttributeName, AttributeType, EndorsedKey,
     FORMAT_VERSION, KeySet, Noise, Parties, PopulationResult, Privacy, Probability, PublicKey,
-    Query, Randomizer, Receipt, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, When, Who,
+    Query, Randomizer, Receipt, Recipe, RecipeVdaf, Sampling, Signer, Targeting, Tokens, Training,
+    When, Who,
 };
 use sotto_wire::{
     BatchId, BatchMode, EntryId, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId,
@@ -44,22 +46,30 @@ type Attributes = BTreeMap<AttributeName, AttributeType>;
 
 /// An arbitrary recipe.
 pub fn recipe(rng: &mut dyn Rng) -> Recipe {
-    let attributes = attributes(rng);
-    let query = query::query(&attributes, rng);
+    let mut attributes = attributes(rng);
+    let mut query = query::query(&attributes, rng);
+    let training = series::training(&mut query, &mut attributes, rng);
     let randomizer = randomizer(&query, rng);
     let targeting = chance(3, rng).then(|| Targeting {
         predicate: query::predicate(&attributes, rng),
         certified: entry_id(rng),
     });
     let when = when(rng);
+    let mut sampling = sampling(&query, &randomizer, rng);
+    if training.as_ref().is_some_and(Training::is_evaluation) {
+        sampling.dummy_rate = Probability::ZERO;
+    }
+    let series = series::series(training, &sampling, rng);
+    let rounds = series.as_ref().map_or(1, |series| series.rounds);
     Recipe {
         version: FORMAT_VERSION,
         name: name(MAX_RECIPE_NAME_LEN, rng),
         purpose: text(200, rng),
         author: signer("author.example/", rng),
+        series,
         who: Who { population: number(1, MAX_INTEGER, rng), targeting },
         when,
-        sampling: sampling(&query, &randomizer, rng),
+        sampling,
         randomizer,
         noise: (randomizer == Randomizer::None && chance(2, rng)).then(|| Noise::ServerGaussian {
             sigma_micro: number(MIN_SIGMA_MICRO, MAX_SIGMA_MICRO, rng),
@@ -69,7 +79,7 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
             min_batch: number(1, MAX_INTEGER, rng),
             batch_mode: *pick(&[BatchMode::TimeInterval, BatchMode::LeaderSelected], rng),
         },
-        privacy: privacy(rng),
+        privacy: privacy(rounds, rng),
         parties: parties(when.closes, rng),
         attributes,
         query,
@@ -223,7 +233,7 @@ fn pine(dimension: u32, rng: &mut dyn Rng) -> RecipeVdaf {
     }
 }
 
-fn privacy(rng: &mut dyn Rng) -> Privacy {
+fn privacy(rounds: u64, rng: &mut dyn Rng) -> Privacy {
     if chance(4, rng) {
         return Privacy::InsecureUnbounded;
     }
@@ -238,7 +248,7 @@ fn privacy(rng: &mut dyn Rng) -> Privacy {
         delta,
         adjacency: *pick(&[Adjacency::Replace, Adjacency::AddRemove], rng),
         accountant: Accountant::Best,
-        rounds: 1,
+        rounds,
     }
 }
 

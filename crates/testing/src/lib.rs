@@ -1,4 +1,4 @@
-//! What tests share: data, vectors and parties in memory. No runtime and no sockets.
+//! What tests share: data, vectors and parties in memory. No runtime.
 //!
 //! - [`decoders`]: every decoder of `sotto-wire` in one table, with valid messages to start from.
 //! - [`arbitrary`]: recipes, key sets and results from a seed.
@@ -7,7 +7,8 @@
 //! - `vectors` (feature): the check behind `sotto vectors check`.
 //! - Feature `parties`: `keys` of everybody by name, a public `log` in memory, a `recipe` with key
 //!   sets and trust, the `world` of one device, an attester and an issuer that grant `tokens`, a
-//!   device `asking` for them, both `aggregators` of a task, and a device that dies in a `crash`.
+//!   device `asking` for them, both `aggregators` of a task, a device that dies in a `crash`, and
+//!   free `ports` for servers.
 
 #[cfg(feature = "parties")]
 mod parties;
@@ -16,6 +17,8 @@ pub mod arbitrary;
 pub mod decoders;
 #[cfg(feature = "output")]
 pub mod output;
+#[cfg(feature = "parties")]
+pub mod ports;
 pub mod published;
 pub mod rfc9180;
 #[cfg(feature = "vectors")]

@@ -211,7 +211,7 @@ impl VdafConfig {
     }
 
     /// PINE over Field64: vectors of `dimension` signed integers of L2 norm up to `norm_bound`
-    /// (at most 2^31), with the chunk lengths that make the shortest reports.
+    /// (at most 2^26), with the chunk lengths that make the shortest reports.
     pub fn pine64(dimension: u32, norm_bound: u64) -> Self {
         Self::pine(PineField::Field64, dimension, norm_bound)
     }

@@ -133,7 +133,7 @@ pub const MIN_DIMENSION: u64 = 2;
 /// The most coordinates of a vector: a report of 8 MiB.
 pub const MAX_DIMENSION: u64 = 1 << 20;
 
-/// The most fraction bits of a coordinate: the norm of a vector must stay below 2^31 units.
+/// The most fraction bits of a coordinate: the norm of a vector is at most 2^26 units.
 pub const MAX_FRACTION_BITS: u64 = 30;
 
 /// The most quantiles that a query asks for: every percent, and one more.
@@ -147,6 +147,16 @@ pub const MAX_SIGMA_MICRO: u64 = 1_000_000_000_000_000;
 
 /// The longest unit of time of a recipe: 31 days, a month.
 pub const MAX_WINDOW_S: u64 = 31 * 86_400;
+
+/// The most rounds of a series in which a device takes part once.
+pub const MAX_ROUNDS: u64 = 10_000;
+
+/// The most steps of gradient descent that a device makes in a round.
+pub const MAX_TRAINING_STEPS: u64 = 1_000;
+
+/// The most rounds of a series in each of which a device may take part: it requests a token for each
+/// from each of two issuers.
+pub const MAX_PARTICIPATIONS: u64 = 256;
 
 /// The longest time from a recipe's opening to its close: a leap year. Devices remember a recipe at
 /// least that long.

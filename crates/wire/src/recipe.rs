@@ -19,6 +19,7 @@ mod randomizer;
 mod receipt;
 mod sampling;
 mod scalar;
+mod series;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub use randomizer::Randomizer;
 pub use receipt::{RECEIPT_SCHEMA, Receipt};
 pub use sampling::Sampling;
 pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};
+pub use series::{EVALUATION, Model, Participation, Round, Series, Training, UPDATE};
 pub use tokens::{
     EndorsedKey, TOKEN_KEY_HEADER, TOKEN_KEY_REQUEST_HEADER, TokenKeyRequest, TokenKeyStatement,
     Tokens,
@@ -70,6 +72,9 @@ pub struct Recipe {
     pub author: Signer,
     /// What the expressions may read from a device.
     pub attributes: BTreeMap<AttributeName, AttributeType>,
+    /// The rounds, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
     /// Which devices are asked.
     pub who: Who,
     /// When they may answer, and in which units of time.
@@ -194,7 +199,7 @@ pub enum Privacy {
         adjacency: Adjacency,
         /// How epsilon is computed.
         accountant: Accountant,
-        /// The number of rounds; always 1.
+        /// The number of rounds; 1 without a series.
         rounds: u64,
     },
     /// None: the exact values of a batch are summed. A device answers only if its owner has allowed

@@ -10,6 +10,7 @@ mod ohttp;
 mod receipt;
 mod recipe;
 mod recipe_entry;
+mod recipe_series;
 mod recipe_tokens;
 mod recipe_toml;
 mod roundtrip;

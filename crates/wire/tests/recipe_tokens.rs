@@ -225,6 +225,7 @@ fn requests_for_keys_come_back_and_keep_their_rules() {
         role: Role::Leader,
         expires: 1_795_737_600,
         nonce: "abcdefghijklmnopqrstuv".to_owned(),
+        participations: None,
     };
     let text = request.text();
     assert!(text.starts_with("sotto.token-key-request/v1\n{\"author\":"), "{text}");
@@ -244,11 +245,20 @@ fn requests_for_keys_come_back_and_keep_their_rules() {
     ] {
         assert!(TokenKeyRequest::from_text(&text).is_err(), "{text:?}");
     }
+    // A request for a recipe of no series is as it was before there were series.
+    assert!(!text.contains("participations"));
+    for participations in [1, 256] {
+        let series = TokenKeyRequest { participations: Some(participations), ..request.clone() };
+        assert!(series.text().contains(&format!("\"participations\":{participations},\"role\"")));
+        assert_eq!(TokenKeyRequest::from_text(&series.text()), Ok(series));
+    }
     let leader = request.leader.clone();
     for wrong in [
         TokenKeyRequest { helper: leader, ..request.clone() },
         TokenKeyRequest { role: Role::Client, ..request.clone() },
         TokenKeyRequest { expires: 1 << 53, ..request.clone() },
+        TokenKeyRequest { participations: Some(0), ..request.clone() },
+        TokenKeyRequest { participations: Some(257), ..request.clone() },
         TokenKeyRequest { nonce: "short".to_owned(), ..request.clone() },
         TokenKeyRequest { nonce: "x".repeat(65), ..request.clone() },
         TokenKeyRequest { nonce: "abcdefghijklmnopqrst v".to_owned(), ..request.clone() },

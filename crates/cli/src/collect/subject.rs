@@ -72,6 +72,10 @@ impl SubjectArgs {
             "the recipe has no author or no token keys yet, so it has no id and no task"
         );
         let (recipe, index) = (recipe.recipe, recipe.index);
+        if recipe.is_header() {
+            return Err(anyhow!("{name} is the header of a series, which nobody answers"))
+                .hint("give the id of a round: `sotto log list`");
+        }
         let task = derive_task(&recipe).map_err(|reason| anyhow!("{name}: {reason}"))?;
         let key = keys::read(self.collector_key.as_deref().unwrap_or(Path::new("")))?;
         if *key.config() != recipe.parties.collector_config()? {

@@ -111,7 +111,7 @@ pub(super) fn own(
         let (reason, place) = loaded.located(&silence.reason);
         pointed(anyhow!("{}: {reason}", recipe.display()), place)
     })?;
-    let draft = RecipeDraft::from(loaded.recipe);
+    let mut draft = RecipeDraft::from(loaded.recipe);
     let (kinds, held) = match values {
         Some(path) => data::read(path, &draft.attributes)?,
         None => made_up(&assessment, devices, seed),
@@ -129,6 +129,16 @@ pub(super) fn own(
             recipe_words::privacy(&draft.privacy),
         ),
     ];
+    if let Some(series) = draft.series.take() {
+        // What holds for all rounds together holds for one.
+        if let Privacy::Claim { rounds, .. } = &mut draft.privacy {
+            *rounds = 1;
+        }
+        differences.push(format!(
+            "The demo runs one round. The recipe has up to {}, and what it claims is about all of them.",
+            recipe_words::grouped(series.rounds)
+        ));
+    }
     if values.is_none() {
         differences.push("The values are made up: --data FILE takes yours.".to_owned());
     }

@@ -5,12 +5,9 @@
 //! share what depends only on the recipe, which is safe because they run in one process.
 
 mod audience;
-mod carried;
 mod fleet;
-mod operators;
 mod parties;
 mod recipe;
-mod tokens;
 
 use std::time::Instant;
 
@@ -22,13 +19,14 @@ use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{Noise, Randomizer, Recipe};
 
 use self::fleet::Turnout;
-use self::operators::WITNESSES;
 use self::parties::Parties;
 use super::collecting::{batch, collect, wait_until_summed};
 use super::result::{DemoRecipe, DemoReports, DemoResult, DemoSize, DemoTokens};
 use super::{Explanation, Plan, truth};
 use crate::output::Output;
 use crate::recipe::examine::{Guarantee, guarantee};
+use crate::stage::KEY_SETS;
+use crate::stage::operators::WITNESSES;
 use crate::time_text::now;
 
 const CAVEATS: &[&str] = &[
@@ -140,7 +138,7 @@ fn saw(
             format!(
                 "one recipe{} and {} key sets, cosigned by {} witnesses; it sees that they are read, but not by whom",
                 audience,
-                parties.key_sets,
+                KEY_SETS,
                 WITNESSES.len()
             ),
         ),

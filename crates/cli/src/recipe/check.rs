@@ -61,8 +61,12 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
         output.title("one contribution")?;
         print_contribution(contribution, &row)?;
     }
+    if let Some(series) = &found.series {
+        output.title("rounds")?;
+        series.print(&row)?;
+    }
     output.title("crowd")?;
-    print_crowd(&found.crowd, &row)?;
+    print_crowd(found, &row)?;
     output.title("leader and helper each release a batch")?;
     for rule in &found.release_rules {
         output.entry("  - ", rule)?;
@@ -161,8 +165,9 @@ fn print_side(name: &str, side: &NoiseSide, row: &Row<'_>) -> Result<()> {
     row(name, &words)
 }
 
-fn print_crowd(crowd: &Crowd, row: &Row<'_>) -> Result<()> {
-    row("expected answers", &grouped(crowd.expected as u64))?;
+fn print_crowd(found: &Examination, row: &Row<'_>) -> Result<()> {
+    let Examination { crowd, of_which_round, .. } = found;
+    row("expected answers", &format!("{}{of_which_round}", grouped(crowd.expected as u64)))?;
     if crowd.expected_per_release < crowd.expected {
         let share = grouped(crowd.expected_per_release as u64);
         row("in one release", &format!("{share}, if they come evenly over time"))?;

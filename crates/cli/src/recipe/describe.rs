@@ -10,9 +10,11 @@ use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::Role;
 use sotto_wire::recipe::{
-    Aggregator, EndorsedKey, Privacy, Probability, Query, Sampling, Targeting, Tokens,
+    Aggregator, EndorsedKey, Participation, Privacy, Probability, Query, Sampling, Series,
+    Targeting, Tokens, Training,
 };
 
+use super::series;
 use super::words::{self, grouped};
 use crate::time_text::show_seconds;
 
@@ -59,6 +61,7 @@ pub(crate) fn changes(old: &Recipe, new: &Recipe) -> Vec<Change> {
     let author = |recipe: &Recipe| recipe.author.verifier().to_string();
     list.text("author", "author", &author(old), &author(new));
     attributes(&mut list, old, new);
+    rounds(&mut list, old.series.as_ref(), new.series.as_ref());
     list.number("who.population", "population", old.who.population, new.who.population, no_effect);
     targeting(&mut list, old.who.targeting.as_ref(), new.who.targeting.as_ref());
     when(&mut list, old, new);
@@ -138,6 +141,65 @@ fn attributes(list: &mut Changes, old: &Recipe, new: &Recipe) {
         let text = format!("may no longer read the attribute {name}");
         list.push("attributes", text, Effect::Stronger);
     }
+}
+
+fn rounds(list: &mut Changes, old: Option<&Series>, new: Option<&Series>) {
+    let text = |it: &Series| format!("up to {}, {}", grouped(it.rounds), series::participation(it));
+    let (old, new) = match (old, new) {
+        (None, None) => return,
+        (None, Some(new)) => {
+            let text = format!("asks in rounds instead of once: {}", text(new));
+            list.push("series", text, Effect::Weaker);
+            return training(list, None, new.training.as_ref());
+        }
+        (Some(old), None) => {
+            let text = format!("asks once instead of in rounds: {}", text(old));
+            list.push("series", text, Effect::Stronger);
+            return training(list, old.training.as_ref(), None);
+        }
+        (Some(old), Some(new)) => (old, new),
+    };
+    list.number("series.rounds", "rounds", old.rounds, new.rounds, more_is_weaker);
+    if old.participation != new.participation {
+        let (was, is) = (series::participation(old), series::participation(new));
+        let text = format!("takes part: {was} -> {is}");
+        let donation = Participation::Donation {};
+        // The secret of the round protects besides, so most alone does not decide.
+        let effect = match (old.participation == donation, new.participation == donation) {
+            (false, true) => Effect::Stronger,
+            (true, false) => Effect::Weaker,
+            _ => Effect::Neutral,
+        };
+        list.push("series.participation", text, effect);
+    }
+    training(list, old.training.as_ref(), new.training.as_ref());
+    let which = |it: &Series| it.round.as_ref().map_or("the header".to_owned(), series::round);
+    list.text("series.round", "is", &which(old), &which(new));
+}
+
+fn training(list: &mut Changes, old: Option<&Training>, new: Option<&Training>) {
+    let (old, new) = match (old, new) {
+        (None, None) => return,
+        (None, Some(new)) => {
+            let text = format!("{} {}", series::verb(new), series::model(&new.model));
+            return list.push("series.training", text, Effect::Neutral);
+        }
+        (Some(old), None) => {
+            let text = format!("no longer {} {}", series::verb(old), series::model(&old.model));
+            return list.push("series.training", text, Effect::Neutral);
+        }
+        (Some(old), Some(new)) => (old, new),
+    };
+    let (was, is) = (series::model(&old.model), series::model(&new.model));
+    list.text("series.training.model", series::verb(new), &was, &is);
+    list.text("series.training.models", "models at", &old.models, &new.models);
+    let (was, is) = (series::answer(old), series::answer(new));
+    match (old.is_evaluation(), new.is_evaluation()) {
+        (false, false) => list.text("series.training.steps", "update", &was, &is),
+        _ => list.text("series.training.largest_loss", "device says", &was, &is),
+    }
+    let vote = |it: &Training| it.vote_weight_micro.map_or("none".to_owned(), show_micro);
+    list.text("series.training.vote_weight", "vote on the clip", &vote(old), &vote(new));
 }
 
 fn targeting(list: &mut Changes, old: Option<&Targeting>, new: Option<&Targeting>) {
@@ -305,8 +367,8 @@ fn privacy(list: &mut Changes, old: &Privacy, new: &Privacy) {
             );
         }
         (
-            Privacy::Claim { epsilon_micro: e, delta: d, adjacency: a, rounds: r, .. },
-            Privacy::Claim { epsilon_micro: epsilon, delta, adjacency, rounds, .. },
+            Privacy::Claim { epsilon_micro: e, delta: d, adjacency: a, .. },
+            Privacy::Claim { epsilon_micro: epsilon, delta, adjacency, .. },
         ) => {
             if e != epsilon {
                 let text = format!("epsilon {} -> {}", show_micro(*e), show_micro(*epsilon));
@@ -318,7 +380,7 @@ fn privacy(list: &mut Changes, old: &Privacy, new: &Privacy) {
             }
             let name = words::adjacency;
             list.text("privacy.adjacency", "neighbours", name(*a), name(*adjacency));
-            list.number("privacy.rounds", "rounds", *r, *rounds, no_effect);
+            // Its rounds are those of the series.
         }
     }
 }

@@ -14,14 +14,15 @@ use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
 use sotto_protocol::recipe::{
-    Assessment, Cost, Side, Sides, colluding, crowd, judgement_of, judgement_to_claim,
-    needs_audience, sending_epsilon, set_claim, show_micro, sides,
+    Assessment, Cost, Side, Sides, colluding, judgement_of, judgement_to_claim, needs_audience,
+    sending_epsilon, set_claim, show_micro, sides,
 };
 use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{Privacy, Probability, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
+use super::series::{self, Rounds};
 use super::words::{self, grouped};
 use crate::output::Place;
 use crate::recipe_file::{Loaded, NO_PARTIES};
@@ -159,7 +160,12 @@ pub(super) struct Examination {
     #[serde(serialize_with = "or_no_promise")]
     pub(super) privacy: Option<Guarantee>,
     pub(super) contribution: Option<Contribution>,
+    /// Absent if there is only one round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) series: Option<Rounds>,
     pub(super) crowd: Crowd,
+    #[serde(skip)]
+    pub(super) of_which_round: &'static str,
     /// When an aggregator releases a batch.
     pub(super) release_rules: Vec<String>,
     pub(super) warnings: Vec<String>,
@@ -189,11 +195,18 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         found.failed(Silence { check: Check::Operators, reason: NO_PARTIES.to_owned() });
     }
     open(recipe, now, &mut found);
+    if recipe.series.is_none() {
+        found.ok(Check::Round, "it has one round");
+    }
+    match recipe.series.as_ref().is_some_and(|series| series.training.is_some()) {
+        true => found.unknown(Check::Model, "depends on the device"),
+        false => found.ok(Check::Model, "it trains no model"),
+    }
     let mut checks = found.lines(trust.is_some());
     for line in checks.iter_mut().filter(|line| line.status == Status::Failed) {
         (line.reason, line.place) = loaded.located(&line.reason);
     }
-    let crowd = crowd(recipe, loaded.audience);
+    let crowd = series::crowd_of_round(recipe, loaded.audience);
     let contribution = assessment.as_ref().map(contribution).transpose()?;
     let mut warnings = warnings(loaded, &crowd, now);
     warnings.extend(rho_warning(contribution.as_ref()));
@@ -209,6 +222,8 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         checks,
         privacy: guarantee(recipe, loaded.audience, judged.ok().flatten())?,
         contribution,
+        series: Rounds::of(loaded),
+        of_which_round: series::of_which_round(recipe),
         release_rules: words::release_rules(recipe),
         warnings,
         only_parties_missing: !loaded.parties_known && only_operators,
@@ -511,13 +526,15 @@ fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {
             grouped(crowd.safe_min_batch)
         ));
     }
-    if now < recipe.when.closes && recipe.when.closes - now < SOON_S {
+    // A round follows at once: its header has been in the log for long enough.
+    let must_wait = recipe.round().is_none();
+    if must_wait && now < recipe.when.closes && recipe.when.closes - now < SOON_S {
         list.push(format!(
             "it closes soon, at {}; devices require that a recipe has been in the log for a day",
             words::moment(recipe.when.closes)
         ));
     }
-    list.extend(early_warning(loaded, now));
+    list.extend(must_wait.then(|| early_warning(loaded, now)).flatten());
     if needs_audience(recipe) && loaded.audience.is_none() {
         list.push(
             "the claim depends on how large the certified audience is: give --audience, or --log"

@@ -10,6 +10,7 @@ use sotto_protocol::trust::Trust;
 use sotto_wire::recipe::{AttributeType, Privacy, Query, Randomizer};
 use sotto_wire::{Recipe, Role};
 
+use super::series;
 use super::words::{self, grouped, moment};
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
@@ -131,7 +132,8 @@ fn what(recipe: &Recipe) -> Vec<String> {
     let asked = recipe.who.targeting.as_ref().map(|targeting| {
         format!("Only devices for which this is true are asked: {}", targeting.predicate)
     });
-    [Some(read), Some(rule), asked].into_iter().flatten().collect()
+    let update = recipe.series.as_ref().and_then(series::what_update);
+    [Some(read), update, Some(rule), asked].into_iter().flatten().collect()
 }
 
 /// How many answers there are.
@@ -143,10 +145,11 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
     let when = &recipe.when;
     let span = format!("between {} and {}", moment(when.opens), moment(when.closes));
     let coin = match recipe.sampling.rate.is_one() {
-        true => format!("At most once, {span}. Every device that takes part answers."),
+        true => "Every device that takes part answers.".to_owned(),
         false => format!(
-            "At most once, {span}. Your device decides at random: {} answer, and {}. Its own \
-             history does not say whether yours did.",
+            "{} decides at random: {} answer, and {}. Its own history does not say whether yours \
+             did.",
+            if recipe.series.is_some() { "In each round your device" } else { "Your device" },
             words::answers(&recipe.sampling),
             match () {
                 () if recipe.sampling.cover.is_one() =>
@@ -163,7 +166,11 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
             words::one_in(recipe.sampling.dummy_rate)
         )
     });
-    [Some(coin), dummies].into_iter().flatten().collect()
+    let often = match &recipe.series {
+        None => vec![format!("At most once, {span}. {coin}")],
+        Some(series) => series::how_often(recipe, series, &span, &coin),
+    };
+    often.into_iter().chain(dummies).collect()
 }
 
 fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
@@ -218,6 +225,11 @@ fn who_learns(recipe: &Recipe, author: &str, trust: Option<&Trust>) -> Vec<Strin
         ),
         (None, _) => "Nobody makes sure that a device answers only once.".to_owned(),
     };
+    let most = series::most_answers(recipe);
+    let stamp = match most > 1 && parties.tokens.issuer(Role::Leader).is_some() {
+        true => format!("{stamp} There are {} of each, one for each answer.", grouped(most)),
+        false => stamp,
+    };
     let public = format!("Everybody can read this question in the public log {}.", parties.log);
     vec![servers, address, stamp, result, public]
 }
@@ -233,8 +245,9 @@ fn cost(recipe: &Recipe, audience: Option<u64>, trust: Option<&Trust>) -> Result
     };
     let mut text = vec![format!(
         "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
-         seeing the result they can be at most {} in 100 sure of one of them. Your device computes \
+         seeing {} they can be at most {} in 100 sure of one of them. Your device computes \
          this itself, and assumes that up to {} other devices lie.",
+        if recipe.series.is_some() { "the results of all rounds" } else { "the result" },
         words::certainty(judged.epsilon),
         grouped(recipe.aggregation.min_batch / 2)
     )];
@@ -253,14 +266,19 @@ fn budget(recipe: &Recipe, audience: Option<u64>, trust: &Trust) -> Result<Strin
         Some(cost) => times(&cost.charge, trust)?,
         None => 0,
     };
+    let (one, several) = match recipe.series {
+        None => ("question", "questions"),
+        // All rounds are paid for together, before the first one.
+        Some(_) => ("series of rounds", "series of rounds"),
+    };
     Ok(match affordable {
-        0 => "Your device cannot afford this question, so it stays silent.".to_owned(),
-        MOST => format!("Your device can afford more than {MOST} such questions in {days} days."),
+        0 => format!("Your device cannot afford this {one}, so it stays silent."),
+        MOST => format!("Your device can afford more than {MOST} such {several} in {days} days."),
         times => format!(
             "Your device can afford {} such {} in {days} days, then it stays silent. It counts each \
              one that it considers, whether or not it answers.",
             grouped(times),
-            if times == 1 { "question" } else { "questions" }
+            if times == 1 { one } else { several }
         ),
     })
 }
@@ -299,24 +317,35 @@ fn if_they_cheat(recipe: &Recipe, audience: Option<u64>) -> Result<Vec<String>> 
         ));
         return Ok(text);
     };
-    let alone = words::certainty(local);
-    if let Some(found) = colluding(recipe, audience)? {
-        text.push(format!(
+    let most = series::most_answers(recipe);
+    let alone = words::certainty(local * most as f64);
+    let found = colluding(recipe, audience)?;
+    let and_if = match &found {
+        Some(_) => "If they also find out".to_owned(),
+        None => format!("If {leader} and {helper} combine their parts, and find out"),
+    };
+    text.extend(found.map(|found| {
+        format!(
             "If {leader} and {helper} combine their parts, they see each answer after the dice, but not \
              whose it is. With {} honest devices around you, they can be at most {} in 100 sure.",
             grouped(found.honest_devices),
             words::certainty(found.epsilon)
-        ));
-    }
+        )
+    }));
+    let which = match most {
+        1 => "which answer is yours".to_owned(),
+        most => format!("which {} answers are yours", grouped(most)),
+    };
     text.push(format!(
-        "If they also find out which answer is yours, only the dice protect you: they can be at most \
-         {alone} in 100 sure."
+        "{and_if} {which}, only the dice protect you: they can be at most {alone} in 100 sure."
     ));
     Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
+    use sotto_wire::recipe::{Participation, Round};
+
     use super::*;
     use crate::recipe::new::testing;
 
@@ -335,13 +364,62 @@ mod tests {
         assert_eq!(words::certainty(f64::INFINITY), "almost 100");
     }
 
+    fn told(recipe: &Recipe) -> String {
+        let sections = sections(recipe, None, "analytics.example", None).unwrap();
+        sections.into_iter().flat_map(|section| section.text).collect()
+    }
+
+    #[test]
+    fn rounds_are_told_in_plain_words() {
+        let header = testing::header();
+        let round = header.with_round(Round { index: 4, model: None }).unwrap();
+        let mut donation = header.clone();
+        donation.series.as_mut().unwrap().participation = Participation::Donation {};
+        for (recipe, parts) in [
+            (
+                &header,
+                [
+                    "In up to 30 rounds between",
+                    "at most once in each. In each round your device decides at random",
+                    "Devices answer the rounds, not the announcement.",
+                    "There are 30 of each, one for each answer.",
+                    "find out which 30 answers are yours",
+                ],
+            ),
+            (
+                &round,
+                [
+                    "In up to 30 rounds between",
+                    "at most once in each",
+                    "This is round 5 of up to 30.",
+                    "30 of each",
+                    "",
+                ],
+            ),
+            (
+                &donation,
+                [
+                    "At most once, at a secret time: in one of up to 30 rounds between",
+                    "whether it answers at all (1 in 50 devices may) and in which round",
+                    "In the others it sends a message that looks the same.",
+                    "After seeing the results of all rounds",
+                    "find out which answer is yours",
+                ],
+            ),
+        ] {
+            let text = told(recipe);
+            for part in parts {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            for word in ["epsilon", "header", "series", "sampling", "participation", "donation"] {
+                assert!(!text.contains(word), "{word}: {text}");
+            }
+        }
+    }
+
     #[test]
     fn no_jargon_reaches_the_reader() {
-        let text: String = sections(&testing::recipe(), None, "analytics.example", None)
-            .unwrap()
-            .into_iter()
-            .flat_map(|section| section.text)
-            .collect();
+        let text = told(&testing::recipe());
         for word in ["epsilon", "delta", "VDAF", "HPKE", "sampling", "histogram", "aggregator"] {
             assert!(!text.contains(word), "{word}: {text}");
         }

@@ -14,13 +14,14 @@ use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sotto_dp::published;
-use sotto_protocol::recipe::{Assessment, crowd, judgement_to_claim, set_claim};
+use sotto_protocol::recipe::{Assessment, judgement_to_claim, set_claim};
 use sotto_wire::recipe::{
     Privacy, Probability, Query, TokensDraft, parse_probability, parse_whole,
 };
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
+use super::series;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint, hinted, pointed};
 use crate::recipe_file;
@@ -88,6 +89,13 @@ pub(crate) struct NewArgs {
     /// sparse_histogram; else 0, false or no bucket]
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, help_heading = "Question")]
     pub(super) fallback: Option<String>,
+    /// Ask in up to N rounds. The file is the header of this series; a round is the same file with
+    /// [series.round] and its index.
+    #[arg(long, value_name = "N", value_parser = parse_whole, help_heading = "Rounds")]
+    pub(super) rounds: Option<u64>,
+    /// A device takes part at most once, in a secret round.
+    #[arg(long, requires = "rounds", help_heading = "Rounds")]
+    pub(super) donation: bool,
     /// The approximate number of devices, like 1000000 or 1e6.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) population: Option<String>,
@@ -300,7 +308,7 @@ impl NewArgs {
         let out = self.file(&recipe.name);
         recipe_file::write(&out, draft.to_toml().as_bytes(), self.force)?;
         inquiry.forget()?;
-        let crowd = crowd(&recipe, self.audience);
+        let crowd = series::crowd_of_round(&recipe, self.audience);
         if output.json() {
             let (epsilon, delta) = match recipe.privacy {
                 Privacy::Claim { epsilon_micro, delta, .. } => {
@@ -320,7 +328,8 @@ impl NewArgs {
         }
         output.line(out.display())?;
         output.remark(format!("it claims {}", words::privacy(&recipe.privacy)));
-        output.remark(format!("{} answers are expected", grouped(crowd.expected as u64)));
+        let which = series::of_which_round(&recipe);
+        output.remark(format!("{} answers are expected{which}", grouped(crowd.expected as u64)));
         if recipe.aggregation.min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
             let safe = grouped(crowd.safe_min_batch);
             output.warning(format!("a minimum batch above {safe} may not be reached"));

@@ -226,12 +226,13 @@ fn check_signatures(entry: &Entry) -> Result<()> {
     }
 }
 
-/// Checks that no other recipe in the log uses the token keys: devices get one token per key, so
-/// they refuse the second recipe.
+/// Checks that no other recipe in the log uses the token keys: devices get their tokens once per
+/// key, so they refuse the second recipe. A header and its rounds have the same keys.
 fn check_fresh_keys(recipe: &Recipe, log: &[(u64, Entry)]) -> Result<()> {
     let own = token_keys(recipe);
     let reuses = |other: &&Recipe| {
-        other.id() != recipe.id() && token_keys(other).iter().any(|key| own.contains(key))
+        other.series_id() != recipe.series_id()
+            && token_keys(other).iter().any(|key| own.contains(key))
     };
     match log.iter().filter_map(|(_, entry)| entry.recipe()).find(reuses) {
         None => Ok(()),
@@ -249,11 +250,14 @@ fn token_keys(recipe: &Recipe) -> Vec<&str> {
     [Role::Leader, Role::Helper].into_iter().filter_map(key).collect()
 }
 
-/// The file's name and ending: the recipe's name, else the first characters of the id.
+/// The file's name and ending: the recipe's name and round, else the first characters of the id.
 fn file_name(entry: &Entry) -> (String, &'static str) {
     let short: String = entry.id().to_string().chars().take(12).collect();
     match entry.recipe() {
-        Some(recipe) => (recipe.name.clone(), "recipe"),
+        Some(recipe) => match recipe.round() {
+            None => (recipe.name.clone(), "recipe"),
+            Some(round) => (format!("{}-round-{}", recipe.name, round.index), "recipe"),
+        },
         None if entry.kind() == EntryKind::KeySet => (short, "keys"),
         None => (short, entry.kind().as_str()),
     }

@@ -8,6 +8,7 @@ use sotto_crypto::hpke::Suite;
 use sotto_protocol::recipe::mechanism;
 use sotto_wire::{Recipe, Role};
 
+use super::series;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output};
 use crate::recipe_file::{Loaded, RecipeArgs};
@@ -124,6 +125,7 @@ fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
         "reads",
         &if attributes.is_empty() { "nothing".to_owned() } else { attributes.join(", ") },
     )?;
+    series::rows(recipe, row)?;
     row("population", &grouped(recipe.who.population))?;
     match &recipe.who.targeting {
         None => row("asks", "all devices")?,

@@ -167,6 +167,7 @@ impl TokensArgs {
                 role,
                 expires,
                 nonce: nonce.clone(),
+                participations: recipe.participations(),
             };
             wanted.push(Wanted { issuer: issuer.clone(), url, request });
         }

@@ -12,14 +12,17 @@ use parquet::schema::parser::parse_message_type;
 use sotto_client::QueryResult;
 use sotto_client::query_result::{Cells, Column, FORMAT};
 
+/// The longest JSON that a file has in its metadata. Readers load all metadata before the first row,
+/// and refuse more than some size (Arrow's: 100 MB, which a million coordinates exceed).
+const MAX_JSON: usize = 4 * 1024 * 1024;
+
 /// The file. All columns are optional; what there is not is null.
 pub(super) fn encoded(result: &QueryResult) -> Result<Vec<u8>> {
     let table = result.table();
     let schema = Arc::new(parse_message_type(&schema(&table))?);
-    let origin = vec![
-        KeyValue::new("schema".to_owned(), FORMAT.to_owned()),
-        KeyValue::new("result".to_owned(), result.to_json()),
-    ];
+    let mut origin = vec![KeyValue::new("schema".to_owned(), FORMAT.to_owned())];
+    let json = Some(result.to_json()).filter(|json| json.len() <= MAX_JSON);
+    origin.extend(json.map(|json| KeyValue::new("result".to_owned(), json)));
     let properties = WriterProperties::builder().set_key_value_metadata(Some(origin)).build();
     let mut file = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut file, schema, Arc::new(properties))?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::{Command, CommandFactory};
 use serde_json::{Map, Value, json};
+use sotto_dp::mechanism::Mechanism;
 
 use super::OUTPUT_SCHEMA;
 use crate::cli::Cli;
@@ -200,4 +201,12 @@ fn the_page_about_json_is_current() {
         return std::fs::write(path, text.to_owned() + &tables()).unwrap();
     }
     assert_eq!(written, tables(), "run: SOTTO_BLESS=1 cargo test -p sotto the_page_about_json");
+}
+
+#[test]
+fn every_mechanism_is_known() {
+    let names = definitions()["mechanism"]["enum"].as_array().unwrap().clone();
+    for kind in Mechanism::KINDS {
+        assert!(names.contains(&json!(kind)), "{kind}");
+    }
 }

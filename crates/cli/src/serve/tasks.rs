@@ -45,6 +45,7 @@ pub(crate) fn served(part: AggregatorPart, scheme: AuthScheme) -> Result<ServedT
         collector_hpke_config: part.collector_hpke_config,
         taskprov: false,
         tokens: None,
+        series: None,
         release: ReleaseRules::default(),
     };
     Ok(match part.collector_token {

@@ -439,3 +439,44 @@ fn served_keys_are_compared_with_logged_ones() {
         "{alerts:?}"
     );
 }
+
+#[test]
+fn two_rounds_with_one_number_are_an_alert_with_proof() {
+    use sotto_testing::world::Plan;
+    use sotto_wire::EntryId;
+    use sotto_wire::recipe::{
+        AttributeType, Model, Participation, Query, Randomizer, Round, Training, UPDATE,
+        VectorQuery,
+    };
+    let world = Folder::new();
+    let mut plan = Plan::new();
+    plan.recipe = recipe("one");
+    plan.recipe.attributes.insert(UPDATE.parse().unwrap(), AttributeType::Vector(10));
+    plan.recipe.randomizer = Randomizer::Gaussian { sigma_micro: 8_000_000 };
+    let query = Query::VectorSum(VectorQuery {
+        dimension: 10,
+        clip_micro: 1_000_000,
+        fraction_bits: 15,
+        mapping: UPDATE.to_owned(),
+        compression: None,
+    });
+    sotto_testing::recipe::set_query(&mut plan.recipe, query);
+    plan.in_series(3, Participation::EachRound {});
+    plan.recipe.series.as_mut().unwrap().training = Some(Training {
+        model: Model::Softmax { features: 5, classes: 2 },
+        models: "https://models.example/".to_owned(),
+        steps: 1,
+        batch: None,
+        learning_rate_micro: 1_000_000,
+        vote_weight_micro: None,
+        largest_loss_micro: None,
+    });
+    plan.reclaim();
+    let mut entries = vec![recipe_entry(&plan.recipe)];
+    for bytes in [&b"one"[..], b"two"] {
+        let model = Some(EntryId::of(bytes));
+        entries.push(recipe_entry(&plan.recipe.with_round(Round { index: 0, model }).unwrap()));
+    }
+    show(&world, &entries);
+    check_proof(&world, &quiet(&world, 1));
+}

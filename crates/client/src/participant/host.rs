@@ -11,6 +11,7 @@ use sotto_protocol::expression::Attributes;
 use sotto_protocol::token::Attestor;
 
 use crate::relay::{Clock, Random};
+use crate::training::Trainer;
 use crate::transport::Transport;
 
 /// Why a host cannot determine its conditions or attributes.
@@ -27,6 +28,9 @@ pub struct Host {
     pub random: Random,
     /// Shows the attester which device this is. Without it no tokens are requested.
     pub attestor: Option<Box<dyn Attestor + Send>>,
+    /// What it brings to train models. Without it no model is fetched, and no round of a training is
+    /// answered.
+    pub trainer: Option<Box<dyn Trainer + Send>>,
     /// Whether now is a good time: idle, charging. It must not depend on the data.
     pub conditions: Box<dyn FnMut() -> Result<bool, HostError> + Send>,
     /// What recipes may read about the device.
@@ -35,13 +39,14 @@ pub struct Host {
 
 impl Host {
     /// A host with the system's clock and randomness. Its conditions are always met, it has no
-    /// attestor, and it has no attributes.
+    /// attestor, trains nothing, and has no attributes.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             transport,
             clock: Arc::new(now),
             random: Arc::new(|| Box::new(UnwrapErr(SysRng)) as Box<dyn CryptoRng>),
             attestor: None,
+            trainer: None,
             conditions: Box::new(|| Ok(true)),
             attributes: Box::new(|| Ok(Attributes::new())),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use rand_core::CryptoRng;
 use sotto_protocol::Moment;
 use sotto_protocol::admission::{Admitted, Silence, Watch, WatchError};
 use sotto_protocol::device::{DeviceState, log_gateway_keys};
@@ -14,12 +15,17 @@ use sotto_wire::EntryId;
 use super::host::Host;
 use super::routes::{self, RouteError};
 use crate::log::HttpLog;
+use crate::model_files::ModelFileError;
 use crate::relay::RelayTransport;
+use crate::training::Models;
+use crate::transport::Transport;
 
 /// The newest view of a log, with every open recipe admitted or rejected. Each device reads its
 /// own; a simulated fleet may share one.
 pub struct Log {
     pub(super) watch: Watch<Box<dyn Fetch + Send>>,
+    /// The models of open rounds.
+    pub(super) models: Models,
     /// The transport for reads, if they go through relays.
     relay: Option<Arc<RelayTransport>>,
     shared_for_s: u64,
@@ -40,7 +46,7 @@ impl Log {
     /// A log whose files come from elsewhere, for example from a folder.
     pub fn from_files(files: impl Fetch + Send + 'static) -> Self {
         let watch = Watch::new(Box::new(files) as Box<dyn Fetch + Send>);
-        Self { watch, relay: None, shared_for_s: 0, read_at: None }
+        Self { watch, models: Models::default(), relay: None, shared_for_s: 0, read_at: None }
     }
 
     /// Reads the log again only after this many seconds. For simulated devices that share one view.
@@ -84,6 +90,39 @@ impl Log {
         }
         self.read_at = Some(now());
         Ok(())
+    }
+
+    /// Fetches the models of all open rounds that the application can train, over the route by which
+    /// the log is read. So what is fetched depends on the log and on the application, and neither on
+    /// the data nor on a coin. Returns the rounds whose models are missing, and why.
+    pub(super) fn fetch_models(
+        &mut self,
+        state: &DeviceState,
+        host: &Host,
+        trust: &Trust,
+        now: &dyn Fn() -> Moment,
+        rng: &mut dyn CryptoRng,
+    ) -> Vec<(EntryId, ModelFileError)> {
+        let Some(trainer) = &host.trainer else { return Vec::new() };
+        let rounds = self.watch.recipes().iter().filter_map(|(id, admitted)| {
+            let recipe = admitted.as_ref().ok()?.assessment.recipe();
+            let training = recipe.series.as_ref()?.training.as_ref()?;
+            let is_round = recipe.round().is_some();
+            (is_round && trainer.knows(&training.model)).then_some((*id, recipe))
+        });
+        let relay = match &self.relay {
+            Some(relay) => Ok(Some(Arc::clone(relay))),
+            None => routes::to_log(host, trust),
+        };
+        let transport: Arc<dyn Transport> = match relay {
+            Ok(Some(relay)) => {
+                relay.use_keys(log_gateway_keys(state, trust, now()));
+                relay
+            }
+            Ok(None) => Arc::clone(&host.transport),
+            Err(error) => return rounds.map(|(id, _)| (id, error.into())).collect(),
+        };
+        self.models.fetch(rounds, &*transport, now, rng)
     }
 }
 

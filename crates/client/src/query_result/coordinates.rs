@@ -67,17 +67,19 @@ pub(super) fn of(
         _ => (mechanism.estimates(collected)?, norm(mechanism, collected)?, None),
     };
     let (mut estimates, mut rms_error) = (estimates, norm.total_error);
-    if let Some(projection) = projection(query)? {
-        estimates = projected_back(&projection, &estimates, &norm, LEVEL)?;
+    let projection = projection(query)?;
+    if let Some(projection) = &projection {
+        estimates = projected_back(projection, &estimates, &norm, LEVEL)?;
         // What the projection hides, in the mean over all coordinates.
         let hidden = Projection::squared_error(projection.length(), projection.kept())?;
         rms_error = (rms_error * rms_error + hidden * norm.square.max(0.0)).sqrt();
     }
-    let norm = norm.scaled(unit);
+    // A projection changes the norm, by how much depends on the vector: nothing is said about it.
+    let norm = projection.is_none().then(|| norm_row(&norm.scaled(unit)));
     let mut found = Coordinates { rms_error: rms_error * unit, ..Coordinates::default() };
     estimates.into_iter().for_each(|one| found.push(&one.scaled(unit)));
     let devices = devices.map(|devices| Row::estimated("devices", &devices));
-    Ok(Some((found, devices.into_iter().chain([norm_row(&norm)]).collect())))
+    Ok(Some((found, devices.into_iter().chain(norm).collect())))
 }
 
 /// The value of one unit of a coordinate.

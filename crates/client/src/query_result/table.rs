@@ -72,10 +72,11 @@ impl QueryResult {
     pub fn to_csv(&self) -> String {
         let table = self.table();
         let names: Vec<&str> = table.iter().map(|column| column.name).collect();
-        let mut columns: Vec<_> = table.iter().map(|column| column.cells.in_csv()).collect();
         let mut csv = names.join(",") + "\r\n";
-        let mut line = || columns.iter_mut().map(Iterator::next).collect::<Option<Vec<_>>>();
-        while let Some(cells) = line() {
+        // There may be a million rows: only one of them at a time as texts.
+        let line =
+            |row| table.iter().map(|column| column.cells.in_csv(row)).collect::<Option<Vec<_>>>();
+        for cells in (0..).map_while(line) {
             csv += &(cells.join(",") + "\r\n");
         }
         csv
@@ -83,16 +84,15 @@ impl QueryResult {
 }
 
 impl Cells {
-    fn in_csv(&self) -> impl Iterator<Item = String> {
-        let cells: Vec<String> = match self {
-            Self::Text(cells) => cells.iter().map(|cell| text(cell.as_deref())).collect(),
-            Self::Number(cells) => cells.iter().map(|cell| number(*cell)).collect(),
+    /// The text of a cell; `None` below the last row.
+    fn in_csv(&self, row: usize) -> Option<String> {
+        Some(match self {
+            Self::Text(cells) => text(cells.get(row)?.as_deref()),
+            Self::Number(cells) => number(*cells.get(row)?),
             Self::Whole(cells) => {
-                let cells = cells.iter().map(|cell| cell.map(|whole| whole.to_string()));
-                cells.map(Option::unwrap_or_default).collect()
+                cells.get(row)?.map(|whole| whole.to_string()).unwrap_or_default()
             }
-        };
-        cells.into_iter()
+        })
     }
 }
 

@@ -460,6 +460,8 @@ fn compressed_vectors_come_back_with_the_error_that_is_said() {
         let found = result(&recipe, 500, AggregateResult::Vector(sums));
         let columns = coordinates(&found);
         assert_eq!(columns.len(), 8);
+        let statistics = &found.meaning.as_ref().unwrap().statistics;
+        assert!(statistics.iter().all(|row| row.label != "norm"), "the projection changes it");
         said = columns.rms_error * columns.rms_error;
         let wrong = columns.estimates.iter().zip(&truth).map(|(found, truth)| found - truth);
         squares += wrong.map(|off| off * off).sum::<f64>() / 8.0;

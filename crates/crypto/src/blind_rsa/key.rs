@@ -77,7 +77,15 @@ impl TokenKey {
 
     /// The name of the origin that this key stands for: the id in lowercase hexadecimal.
     pub fn origin_name(&self) -> String {
-        self.id.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.id)
+    }
+
+    /// The name of the origin for one participation in a series: the SHA-256 of the
+    /// SubjectPublicKeyInfo and the participation (u32, big-endian), in lowercase hexadecimal. A
+    /// SubjectPublicKeyInfo has one length, so no name is that of another key.
+    pub fn participation_name(&self, participation: u32) -> String {
+        let hash = Sha256::new_with_prefix(self.spki).chain_update(participation.to_be_bytes());
+        hex(&hash.finalize())
     }
 
     /// The modulus, big-endian.
@@ -91,6 +99,10 @@ impl TokenKey {
     pub(super) fn pkcs1(&self) -> &[u8] {
         &self.spki[PKCS1_AT..]
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl fmt::Debug for TokenKey {

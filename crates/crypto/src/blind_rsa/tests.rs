@@ -4,6 +4,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{self, RsaKeyPair};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
+use sha2::{Digest, Sha256};
 
 use super::*;
 
@@ -222,6 +223,25 @@ fn a_token_key_has_one_encoding() {
     let mut noise = [0; 342];
     rng(9).fill_bytes(&mut noise);
     assert_eq!(TokenKey::parse_spki(&noise).err(), refused);
+}
+
+/// The name of each participation is that of the format, and of no key.
+#[test]
+fn each_participation_has_a_name_of_its_own() {
+    let issuers = [IssuerKey::generate().unwrap(), IssuerKey::generate().unwrap()];
+    let mut names = std::collections::BTreeSet::new();
+    for issuer in &issuers {
+        let key = issuer.token_key();
+        names.insert(key.origin_name());
+        for number in [0, 1, 255, 256, u32::MAX] {
+            let text = [key.spki(), &number.to_be_bytes()].concat();
+            let name = key.participation_name(number);
+            assert_eq!(name, hex::encode(Sha256::digest(&text)));
+            assert_eq!(TokenKey::parse_spki(&text).err(), Some(BlindRsaError::InvalidKey));
+            names.insert(name);
+        }
+    }
+    assert_eq!(names.len(), 12);
 }
 
 #[test]

@@ -168,6 +168,28 @@ fn the_published_older_request_opens() {
     assert_eq!(open_labelled(&opener, labels(INFO), &sealed).unwrap_err(), HpkeError::Decrypt);
 }
 
+/// HKDF-SHA512 without salt, computed by another implementation (Python's hmac and hashlib).
+#[test]
+fn each_participation_has_an_origin_secret_of_its_own() {
+    let secret = Secret::new([7; 32]);
+    for (number, expected) in [
+        (0, "038a5a1de9d6320e92cb31d02b2176ad58c526c0dfbc1ec9e80bc18ba00de35d"),
+        (1, "cb85e429d1eff610dcffa34e80a47211c9a140f80c220e8098de520f08f96660"),
+        (256, "71fa2ed256a38d2669ee2cd0eb9dada4ee1bdb24bc6facfce44cf6fef3f29166"),
+    ] {
+        assert_eq!(hex::encode(participation_secret(&secret, number).expose()), expected);
+    }
+    // So the attester has an alias for each, and none of them is that of the key itself.
+    let client = ClientSecret::new([5; 32]).public_key();
+    let alias = |secret: &Secret<[u8; 32]>| {
+        issuer_origin_alias(&client.blind(secret.expose(), ISSUER_CONTEXT), &client)
+    };
+    let mut aliases: std::collections::BTreeSet<_> =
+        (0..256).map(|number| alias(&participation_secret(&secret, number))).collect();
+    aliases.insert(alias(&secret));
+    assert_eq!(aliases.len(), 257);
+}
+
 #[test]
 fn debug_shows_no_secret() {
     let keypair = HpkeKeypair::generate(HpkeConfigId::new(1), &mut Fixed([1; 32]));

@@ -144,8 +144,9 @@ fn recipes_with_noise_of_devices_hold() {
             _ => (stream.between(0.7, 1.0), stream.whole(others, 2 * others + 2)),
         };
         let delta = if side == 0 { stream.spread(3e-3, 0.1) } else { stream.spread(1e-4, 2e-2) };
-        // How long a report may be: seldom, or so that it costs a part of delta.
-        let share = if case % 4 < 2 { 0.05 } else { 0.001 };
+        // How long a report may be: longer ones cost a part of delta. Of a larger part, too few recipes
+        // would have a finite epsilon; of a smaller one, nothing would be seen.
+        let share = 0.03;
         let cost = |longest| (others + 1) as f64 * too_long(norm, each, longest);
         let longest = (norm..).find(|longest| cost(*longest) <= share * delta).unwrap();
         let vector = Contribution::Vector { norm: norm as f64, dimension: 1 };

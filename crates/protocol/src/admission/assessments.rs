@@ -31,8 +31,19 @@ impl Assessments {
         view: &View,
         trust: &Trust,
     ) -> Result<Admitted, Silence> {
-        let (id, recipe) = parse(offer, trust)?;
-        let seen_by = offer.recipe.verify_position(view, trust)?;
+        let (id, recipe) = parse(&offer.recipe, trust)?;
+        if recipe.round().is_some() && offer.header.is_none() {
+            return Err(Silence::new(Check::Round, "the header of the series is missing"));
+        }
+        // A round has to be public, and its header has to have been for long enough.
+        let seen_by = match &offer.header {
+            None => offer.recipe.verify_position(view, trust)?,
+            Some(header) => {
+                offer.recipe.verify_inclusion(view)?;
+                check_header(header, &recipe, trust)?;
+                header.verify_position(view, trust)?
+            }
+        };
         if recipe.parties.log != view.checkpoint.origin {
             let reason = format!("the recipe belongs in the log {}", recipe.parties.log);
             return Err(Silence::new(Check::Inclusion, reason));
@@ -73,7 +84,7 @@ impl Assessments {
     }
 
     /// What follows from the recipe and its certified audience alone, from the cache if it was
-    /// assessed before.
+    /// assessed before. That of a round follows from that of its header.
     pub fn assess(
         &mut self,
         id: EntryId,
@@ -83,7 +94,14 @@ impl Assessments {
         if let Some(known) = self.known.get(&(id, certified)) {
             return known.clone();
         }
-        let assessed = Assessment::certified(recipe, certified).map(Arc::new);
+        let assessed = match recipe.header() {
+            None => Assessment::certified(recipe, certified),
+            Some(header) => {
+                let header = self.assess(header.id(), header, certified);
+                header.and_then(|header| header.round(recipe))
+            }
+        };
+        let assessed = assessed.map(Arc::new);
         if self.known.len() >= MAX_ASSESSMENTS {
             self.known.clear();
         }
@@ -92,9 +110,18 @@ impl Assessments {
     }
 }
 
+/// Checks that this is the header of a round. Its author signed it too.
+fn check_header(header: &Evidence, round: &Recipe, trust: &Trust) -> Result<(), Silence> {
+    let (id, _) = parse(header, trust)?;
+    if round.round().is_some() && id == round.series_id() {
+        return Ok(());
+    }
+    Err(Silence::new(Check::Round, "the round differs from the header"))
+}
+
 /// Canonical bytes and the author's signature.
-fn parse(offer: &Offer, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
-    let entry = offer.recipe.parse()?;
+fn parse(recipe: &Evidence, trust: &Trust) -> Result<(EntryId, Recipe), Silence> {
+    let entry = recipe.parse()?;
     let recipe = entry
         .recipe()
         .ok_or_else(|| Silence::new(Check::Canonical, "the entry is not a recipe"))?;

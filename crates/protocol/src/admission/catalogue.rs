@@ -32,6 +32,8 @@ const MAX_KEY_SETS: usize = 2_000;
 pub(super) struct Catalogue {
     scanned: u64,
     recipes: BTreeMap<EntryId, Listed>,
+    /// The newest round of each series, by its header: its index and its id.
+    rounds: BTreeMap<EntryId, (u64, EntryId)>,
     /// By operator, in log order. All of them are kept, because the spacing between them matters.
     key_sets: BTreeMap<KeyName, Vec<(KeySet, Listed)>>,
     results: BTreeMap<EntryId, Listed>,
@@ -70,6 +72,7 @@ impl Catalogue {
             self.scanned = to;
         }
         self.recipes.retain(|_, listed| listed.until > time);
+        self.rounds.retain(|_, (_, newest)| self.recipes.contains_key(newest));
         Ok(self.scanned >= tree.size)
     }
 
@@ -100,6 +103,18 @@ impl Catalogue {
         let missing =
             || Silence::new(Check::Inclusion, format!("the log holds no open recipe {id}"));
         let recipe = self.recipe(id).ok_or_else(missing)?;
+        let header = match recipe.round() {
+            None => None,
+            Some(round) => {
+                let series = recipe.series_id();
+                self.check_newest(&series, id, round.index)?;
+                let header = self.recipes.get_mut(&series).ok_or_else(|| {
+                    let reason = format!("the log holds no open header {series}");
+                    Silence::new(Check::Round, reason)
+                })?;
+                Some(header.prove(reader, view)?)
+            }
+        };
         let proved = self.recipes.get_mut(id).ok_or_else(missing)?.prove(reader, view)?;
         let leader_keys = self.key_set(&recipe.parties.leader.operator, reader, view, trust)?;
         let helper_keys = self.key_set(&recipe.parties.helper.operator, reader, view, trust)?;
@@ -122,12 +137,26 @@ impl Catalogue {
         };
         Ok(Offer {
             recipe: proved,
+            header,
             leader_keys,
             helper_keys,
             leader_issuer_keys,
             helper_issuer_keys,
             certified,
         })
+    }
+
+    /// Of two rounds with one number, and of rounds out of order, all parties follow the same one:
+    /// whichever the log held first.
+    fn check_newest(&self, series: &EntryId, id: &EntryId, index: u64) -> Result<(), Silence> {
+        match self.rounds.get(series) {
+            Some((_, newest)) if newest == id => Ok(()),
+            newest => {
+                let newest = newest.map_or(0, |(newest, _)| *newest);
+                let reason = format!("it is round {index}, and there was round {newest} before");
+                Err(Silence::new(Check::Round, reason))
+            }
+        }
     }
 
     /// The key set of a pinned operator that is in force.
@@ -189,6 +218,9 @@ impl Catalogue {
                 let listens = trust.check_author(&recipe.author).is_ok();
                 if listens && self.recipes.len() < MAX_LISTED && signed(&recipe.author.verifier()) {
                     self.recipes.entry(entry.id()).or_insert(listed(recipe.when.closes));
+                    if let Some(round) = recipe.round() {
+                        self.list_round(recipe.series_id(), round.index, entry.id());
+                    }
                 }
             }
             EntryContent::KeySet(set) => {
@@ -207,6 +239,18 @@ impl Catalogue {
             }
             // For auditors: nothing that is served or answered depends on it.
             EntryContent::Receipt(_) => {}
+        }
+    }
+
+    /// A newer round replaces the one before it.
+    fn list_round(&mut self, series: EntryId, index: u64, id: EntryId) {
+        match self.rounds.get(&series) {
+            Some((newest, _)) if *newest >= index => {}
+            _ => {
+                if let Some((_, replaced)) = self.rounds.insert(series, (index, id)) {
+                    self.recipes.remove(&replaced);
+                }
+            }
         }
     }
 }

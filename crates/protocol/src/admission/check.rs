@@ -20,6 +20,8 @@ pub enum Check {
     MinimumAge,
     /// The log is an extension of what this device saw before.
     Consistency,
+    /// It is the newest round of a series whose header the log holds.
+    Round,
     /// The author has not used the name for another recipe.
     NameReuse,
     /// The task follows from the recipe, and its expressions are valid.
@@ -42,6 +44,8 @@ pub enum Check {
     Token,
     /// The host's conditions (idle, charging) are met.
     Conditions,
+    /// The model of the round is at hand, and is the one that the round names.
+    Model,
     /// The predicate is allowed, its audience is certified, and this device is in it.
     Targeting,
     /// The epsilon that the device computes is at most the claim.
@@ -54,7 +58,7 @@ pub enum Check {
 
 impl Check {
     /// All checks, in order.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Canonical,
         Self::AuthorSignature,
         Self::Inclusion,
@@ -63,6 +67,7 @@ impl Check {
         Self::Freshness,
         Self::MinimumAge,
         Self::Consistency,
+        Self::Round,
         Self::NameReuse,
         Self::Derivation,
         Self::KeySets,
@@ -74,6 +79,7 @@ impl Check {
         Self::Once,
         Self::Token,
         Self::Conditions,
+        Self::Model,
         Self::Targeting,
         Self::Claim,
         Self::Ledger,
@@ -91,6 +97,7 @@ impl Check {
             Self::Freshness => "freshness",
             Self::MinimumAge => "minimum_age",
             Self::Consistency => "consistency",
+            Self::Round => "round",
             Self::NameReuse => "name_reuse",
             Self::Derivation => "derivation",
             Self::KeySets => "key_sets",
@@ -102,6 +109,7 @@ impl Check {
             Self::Once => "once",
             Self::Token => "token",
             Self::Conditions => "conditions",
+            Self::Model => "model",
             Self::Targeting => "targeting",
             Self::Claim => "claim",
             Self::Ledger => "ledger",

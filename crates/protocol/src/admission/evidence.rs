@@ -41,6 +41,8 @@ pub struct Evidence {
 pub struct Offer {
     /// The recipe.
     pub recipe: Evidence,
+    /// The header of its series, if the recipe is a round.
+    pub header: Option<Evidence>,
     /// The newest key set of the leader's operator.
     pub leader_keys: Evidence,
     /// The newest key set of the helper's operator.
@@ -200,17 +202,12 @@ impl Evidence {
     /// Proves that the log holds the entry, and since when. Returns the time by which a quorum had
     /// seen it.
     pub(super) fn verify_position(&self, view: &View, trust: &Trust) -> Result<u64, Silence> {
-        let leaf = merkle::leaf_hash(&self.entry);
-        let included = |checkpoint: &Checkpoint, hashes: &[TreeHash]| {
-            merkle::verify_inclusion(&leaf, self.index, checkpoint.size, hashes, &checkpoint.root)
-                .map_err(|error| Silence::new(Check::Inclusion, error.to_string()))
-        };
-        included(&view.checkpoint, &self.inclusion)?;
+        self.verify_inclusion(view)?;
         let first = verify_log(&self.first.checkpoint, trust)?;
         if first.origin != view.checkpoint.origin || self.first.index != self.index {
             return Err(Silence::new(Check::Inclusion, "the first proof is about something else"));
         }
-        included(&first, &self.first.hashes)?;
+        self.included(&first, &self.first.hashes)?;
         let seen_by = verify_quorum(&self.first.checkpoint, trust)?.proven;
         let age = view.time.saturating_sub(seen_by);
         if age < trust.settings().min_log_age_s {
@@ -219,6 +216,17 @@ impl Evidence {
             return Err(Silence::new(Check::MinimumAge, reason));
         }
         Ok(seen_by)
+    }
+
+    /// Proves that the log holds the entry.
+    pub(super) fn verify_inclusion(&self, view: &View) -> Result<(), Silence> {
+        self.included(&view.checkpoint, &self.inclusion)
+    }
+
+    fn included(&self, checkpoint: &Checkpoint, hashes: &[TreeHash]) -> Result<(), Silence> {
+        let leaf = merkle::leaf_hash(&self.entry);
+        merkle::verify_inclusion(&leaf, self.index, checkpoint.size, hashes, &checkpoint.root)
+            .map_err(|error| Silence::new(Check::Inclusion, error.to_string()))
     }
 
     /// Proves a key set that must hold a key to seal to, among `keys`: those of an aggregator are

@@ -96,6 +96,7 @@ impl<F: Fetch> Watch<F> {
             self.admitted.insert(id, verdict.map(Arc::new));
         }
         refuse_reused_keys(&mut self.admitted);
+        refuse_rounds_without_header(&mut self.admitted);
         let gateway = trust.log_gateway();
         self.log_gateway = gateway.map(|gateway| {
             let (proved, _) = self.prove_key_set(&gateway.operator, &view, trust)?;
@@ -187,7 +188,9 @@ impl<F: Fetch> Watch<F> {
 /// key, so it could answer only one of them, and the attester would learn which of its requests
 /// belong together. An issuer endorses a key for one author: nobody can reserve another author's.
 fn refuse_reused_keys(admitted: &mut BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>) {
-    let mut in_log_order: Vec<Arc<Admitted>> = admitted.values().flatten().cloned().collect();
+    let is_no_round = |admitted: &&Arc<Admitted>| admitted.assessment.recipe().round().is_none();
+    let mut in_log_order: Vec<Arc<Admitted>> =
+        admitted.values().flatten().filter(is_no_round).cloned().collect();
     in_log_order.sort_by_key(|admitted| admitted.index);
     let mut users: BTreeMap<String, EntryId> = BTreeMap::new();
     for recipe in in_log_order {
@@ -202,4 +205,19 @@ fn refuse_reused_keys(admitted: &mut BTreeMap<EntryId, Result<Arc<Admitted>, Sil
             None => users.extend(keys.into_iter().map(|key| (key.clone(), id))),
         }
     }
+}
+
+/// A round is answered with the tokens of its header: where that is refused, so is the round.
+fn refuse_rounds_without_header(admitted: &mut BTreeMap<EntryId, Result<Arc<Admitted>, Silence>>) {
+    let refused = |round: &Arc<Admitted>| {
+        let recipe = round.assessment.recipe();
+        let header = recipe.header()?.id();
+        match admitted.get(&header) {
+            Some(Ok(_)) => None,
+            Some(Err(silence)) => Some((recipe.id(), silence.clone())),
+            None => Some((recipe.id(), Silence::new(Check::Round, "the header is not open"))),
+        }
+    };
+    let refused: Vec<_> = admitted.values().flatten().filter_map(refused).collect();
+    admitted.extend(refused.into_iter().map(|(id, silence)| (id, Err(silence))));
 }

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use rand_core::CryptoRng;
-use sotto_wire::recipe::Probability;
-use sotto_wire::{KeyName, TreeHash};
+use sotto_wire::recipe::{Participation, Probability, Recipe};
+use sotto_wire::{EntryId, KeyName, TreeHash};
 
+use super::learner::Learner;
 use super::ledger::charge;
 use super::state::{
-    AuditLine, Change, Consider, DeviceState, Pending, Route, SeenKeySet, name_key,
+    AuditLine, Change, Consider, DeviceState, InSeries, Pending, Route, SeenKeySet, name_key,
 };
-use super::tokens;
+use super::tokens::{self, Taken};
 use crate::admission::{Admitted, Check, ProvedKeySet, Silence, View};
 use crate::client::{ClientError, produce_cover, produce_report};
 use crate::expression::Attributes;
@@ -27,6 +28,8 @@ pub struct Host<'a> {
     pub conditions_met: bool,
     /// The attributes that expressions may read.
     pub attributes: &'a Attributes,
+    /// Computes updates of models; without it the device takes part in no training.
+    pub learner: Option<&'a dyn Learner>,
 }
 
 /// A recipe for which something may be sent once the change is committed.
@@ -47,10 +50,13 @@ pub struct Consideration {
 #[must_use]
 pub struct Ticket {
     admitted: Arc<Admitted>,
-    /// The commit removed them from the state: they are used for this report or never.
+    /// The commit removed them from the state: they are used for this report or never. (That of a
+    /// donation is still there, but the secret round is not.)
     tokens: Option<ReportTokens>,
     /// Whether the coin may say yes.
     may_answer: bool,
+    /// The first coin, if it was tossed when the series began.
+    heads: Option<bool>,
     /// When to send.
     from: u64,
     /// How to send. Without a relay the leader sees the device's address, and cover is of no use.
@@ -98,6 +104,9 @@ pub fn consider(
 ) -> Result<Consideration, Silence> {
     let assessment = &admitted.assessment;
     let recipe = assessment.recipe();
+    if recipe.is_header() {
+        return Err(Silence::new(Check::Round, "nobody answers the header of a series"));
+    }
     view.check_fresh(trust, now)?;
     check_taken(state, &admitted.origin, view)?;
     check_name(state, admitted)?;
@@ -110,14 +119,18 @@ pub fn consider(
     if state.is_considered(&assessment.id()) {
         return Err(Silence::new(Check::Once, "it has been considered before"));
     }
-    let (tokens, from) = tokens::take(state, admitted, trust, now, rng)?;
+    let mut series = in_series(state, recipe, rng)?;
+    let taken = tokens::take(state, admitted, trust, now, rng)?;
     if !host.conditions_met {
         return Err(Silence::new(Check::Conditions, "the host's conditions are not met"));
     }
+    check_model(recipe, host)?;
+    let is_paid = series.as_ref().is_some_and(|(_, series)| series.is_paid);
     let paid = match assessment.is_for(host.attributes) {
+        false => Err(Silence::new(Check::Targeting, "this device is not in the audience")),
+        true if is_paid => Ok(None),
         // A recipe without a claim gets here only with an insecure setting.
         true => assessment.cost().map(|cost| charge(state, &cost.charge, trust)).transpose(),
-        false => Err(Silence::new(Check::Targeting, "this device is not in the audience")),
     };
     let route = route(admitted, trust)?;
     let (ledger, silence) = match paid {
@@ -126,16 +139,28 @@ pub fn consider(
         Err(silence) => (None, Some(silence)),
     };
     let may_answer = silence.is_none();
-    let line = may_answer.then(|| AuditLine {
+    if let Some((_, series)) = &mut series {
+        series.is_paid |= may_answer;
+    }
+    let line = (may_answer && !is_paid).then(|| AuditLine {
         at: now.0,
-        recipe: assessment.id(),
+        recipe: recipe.series_id(),
         name: recipe.name.clone(),
         purpose: recipe.purpose.clone(),
         epsilon_micro: assessment.cost().map(|cost| cost.epsilon_micro),
-        fallback: assessment.fallback_reason(host.attributes),
+        fallback: match is_training(recipe) {
+            true => None,
+            false => assessment.fallback_reason(host.attributes),
+        },
     });
+    let heads = heads(recipe, series.as_mut().map(|(_, series)| series));
+    let passed = series.as_ref().and_then(|(header, _)| Some(state.series.get(header)?.last));
+    let Taken { tokens, spends, from } = taken;
     let change = Change::Considered(Box::new(Consider {
         recipe: assessment.id(),
+        series,
+        passed,
+        spends,
         closes: recipe.when.closes,
         name: name_key(recipe),
         key_sets,
@@ -143,8 +168,72 @@ pub fn consider(
         line,
     }));
     let admitted = Arc::clone(admitted);
-    let ticket = Ticket { admitted, tokens, may_answer, from, route };
+    let ticket = Ticket { admitted, tokens, may_answer, heads, from, route };
     Ok(Consideration { change, ticket, silence })
+}
+
+/// How far this device is in the series of a round once it has considered the round; `None` for any
+/// other recipe. The secret round of a donation is drawn with the first one that is considered.
+fn in_series(
+    state: &DeviceState,
+    recipe: &Recipe,
+    rng: &mut dyn CryptoRng,
+) -> Result<Option<(EntryId, InSeries)>, Silence> {
+    let (Some(series), Some(round)) = (&recipe.series, recipe.round()) else { return Ok(None) };
+    let header = recipe.series_id();
+    let (closes, next) = (recipe.when.closes, round.index.saturating_add(1));
+    let last = recipe.id();
+    let known = state.series.get(&header).cloned();
+    let known = known.unwrap_or_else(|| InSeries {
+        closes,
+        next: 0,
+        last,
+        is_paid: false,
+        slot: match series.participation {
+            Participation::EachRound {} => None,
+            Participation::Donation {} => donation(&recipe.sampling.rate, series.rounds, rng),
+        },
+    });
+    if round.index < known.next {
+        let reason = format!("round {} of the series is over for this device", round.index);
+        return Err(Silence::new(Check::Round, reason));
+    }
+    Ok(Some((header, InSeries { next, last, ..known })))
+}
+
+/// The secret round of a donation: a coin with this probability for the whole series, and then the
+/// first round at which a coin with probability `1/rounds` comes up heads. All coins are tossed.
+fn donation(rate: &Probability, rounds: u64, rng: &mut dyn CryptoRng) -> Option<u64> {
+    let willing = coin(rate, rng);
+    let heads = (0..rounds).map(|_| uniform_below(rounds, rng) == 0).collect::<Vec<_>>();
+    let first = heads.iter().position(|heads| *heads).and_then(|first| u64::try_from(first).ok());
+    first.filter(|_| willing)
+}
+
+/// The first coin of a round, if it was tossed when the series began. The secret round of a donation
+/// is forgotten once it is there, or has been missed.
+fn heads(recipe: &Recipe, series: Option<&mut InSeries>) -> Option<bool> {
+    let (in_series, round) = (series?, recipe.round()?);
+    match recipe.series.as_ref()?.participation {
+        Participation::EachRound {} => None,
+        Participation::Donation {} => {
+            let heads = in_series.slot == Some(round.index);
+            in_series.slot.take_if(|slot| *slot <= round.index);
+            Some(heads)
+        }
+    }
+}
+
+/// Every device looks for the model, whatever its coin will say.
+fn check_model(recipe: &Recipe, host: &Host<'_>) -> Result<(), Silence> {
+    if !is_training(recipe) || host.learner.is_some_and(|learner| learner.is_ready(recipe)) {
+        return Ok(());
+    }
+    Err(Silence::new(Check::Model, "the model of the round is not at hand"))
+}
+
+fn is_training(recipe: &Recipe) -> bool {
+    recipe.series.as_ref().is_some_and(|series| series.training.is_some())
 }
 
 /// Tosses the coin, once. Heads: a report. Tails: another coin says whether there is a dummy, and
@@ -158,15 +247,20 @@ pub fn toss(
     host: &Host<'_>,
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, ClientError> {
-    let Ticket { admitted, tokens, may_answer, from, route } = ticket;
+    let Ticket { admitted, tokens, may_answer, heads, from, route } = ticket;
     let assessment = &admitted.assessment;
-    let (task, sampling) = (assessment.task(), &assessment.recipe().sampling);
+    let (task, recipe) = (assessment.task(), assessment.recipe());
+    let sampling = &recipe.sampling;
     let (leader, helper) = (admitted.leader_config(), admitted.helper_config());
     let tokens = tokens.as_ref();
-    let heads = coin(&assessment.rate(host.attributes), rng);
+    let heads = heads.unwrap_or_else(|| coin(&assessment.rate(host.attributes), rng));
     let sends = heads || coin(&sampling.dummy_rate, rng);
     let measurement = match (may_answer && sends, heads) {
         (false, _) => None,
+        (true, true) if is_training(recipe) => {
+            let update = host.learner.and_then(|learner| learner.update(recipe, rng));
+            Some(assessment.randomized_update(update, rng))
+        }
         (true, true) => Some(assessment.randomized(host.attributes, rng)),
         (true, false) => assessment.dummy(rng),
     };
@@ -178,7 +272,8 @@ pub fn toss(
         Some(report) => report,
         // Without a report, too: an error must not be seen.
         None if route.is_some() && (sends || coin(&sampling.cover, rng)) => {
-            produce_cover(task, leader, helper, tokens)?
+            let tokens = ReportTokens::zeros(&recipe.parties.tokens);
+            produce_cover(task, leader, helper, tokens.as_ref())?
         }
         None => return Ok(None),
     };
@@ -221,7 +316,7 @@ pub(super) fn check_taken(state: &DeviceState, origin: &str, view: &View) -> Res
 fn check_name(state: &DeviceState, admitted: &Admitted) -> Result<(), Silence> {
     let recipe = admitted.assessment.recipe();
     match state.names.get(&name_key(recipe)) {
-        Some(other) if *other != admitted.assessment.id() => {
+        Some(other) if *other != recipe.series_id() => {
             let reason = format!("the author has used the name {} for {other}", recipe.name);
             Err(Silence::new(Check::NameReuse, reason))
         }

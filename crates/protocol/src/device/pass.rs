@@ -53,7 +53,12 @@ pub fn pass<F: Fetch>(
     let mut done = Pass::default();
     let mut open: Vec<_> = watch.recipes().iter().collect();
     open.sort_by_key(|(_, admitted)| admitted.as_ref().map_or(u64::MAX, |admitted| admitted.index));
+    let is_header = |admitted: &Arc<Admitted>| admitted.assessment.recipe().is_header();
     for (id, admitted) in open {
+        // Its rounds are considered.
+        if admitted.as_ref().is_ok_and(is_header) {
+            continue;
+        }
         if let Some(rerouted) = rerouted(store.state(), *id, admitted.as_ref().ok(), trust) {
             store.commit(rerouted)?;
         }

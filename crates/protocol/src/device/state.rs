@@ -47,6 +47,12 @@ impl<S: DerefMut<Target: DeviceStore>> DeviceStore for S {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryState(DeviceState);
 
+impl From<DeviceState> for MemoryState {
+    fn from(state: DeviceState) -> Self {
+        Self(state)
+    }
+}
+
 impl DeviceStore for MemoryState {
     fn state(&self) -> &DeviceState {
         &self.0
@@ -94,6 +100,10 @@ pub struct DeviceState {
     pub(super) names: BTreeMap<String, EntryId>,
     /// Recipes that were decided and have not ended.
     pub(super) recipes: BTreeMap<EntryId, Considered>,
+    /// Series of which a round was decided and that have not ended, by their headers. No state of
+    /// an earlier version has any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) series: BTreeMap<EntryId, InSeries>,
     /// What has been spent. Like every field it is required: a state that lost it must not read as
     /// a state that spent nothing.
     #[serde(deserialize_with = "Option::deserialize")]
@@ -154,6 +164,24 @@ pub(super) struct Considered {
     /// came up tails, it was delivered or given up, or the device crashed in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<Pending>,
+}
+
+/// How far this device is in a series.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InSeries {
+    /// After this it may be forgotten.
+    pub(super) closes: u64,
+    /// Rounds below this number are over for this device.
+    pub(super) next: u64,
+    /// The last round that was considered.
+    pub(super) last: EntryId,
+    /// Whether the ledger was charged, which is for all rounds.
+    pub(super) is_paid: bool,
+    /// In a donation, the secret round in which this device will take part, if it will. Once it is
+    /// there nothing is left of it, so that the state does not tell whether it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) slot: Option<u64>,
 }
 
 /// An answer, or cover, that is not delivered yet.
@@ -285,6 +313,12 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consider {
     pub(super) recipe: EntryId,
+    /// Its series, if it is a round.
+    pub(super) series: Option<(EntryId, InSeries)>,
+    /// The round of the series that was considered before.
+    pub(super) passed: Option<EntryId>,
+    /// Its tokens.
+    pub(super) spends: Option<EntryId>,
     pub(super) closes: u64,
     pub(super) name: String,
     pub(super) key_sets: [(KeyName, SeenKeySet); 2],
@@ -306,18 +340,24 @@ impl DeviceState {
                 // What has ended by the witnessed time can never be open again.
                 let now = self.time;
                 self.recipes.retain(|_, considered| considered.closes > now);
+                self.series.retain(|_, series| series.closes > now);
                 self.tokens.retain(|_, tokens| !tokens.is_over(now));
             }
             Change::Considered(step) => {
                 let step = *step;
-                self.names.insert(step.name, step.recipe);
+                let named = step.series.as_ref().map_or(step.recipe, |(header, _)| *header);
+                self.names.insert(step.name, named);
+                self.series.extend(step.series);
                 self.key_sets.extend(step.key_sets);
                 if step.ledger.is_some() {
                     self.ledger = step.ledger;
                 }
                 // Their report is made from the ticket, or never.
-                if let Some(tokens) = self.tokens.get_mut(&step.recipe) {
-                    tokens.spend();
+                let spent = step.spends.and_then(|tokens| self.tokens.get_mut(&tokens));
+                spent.into_iter().for_each(RecipeTokens::spend);
+                // What an earlier round of the series did not send comes too late.
+                if let Some(round) = step.passed {
+                    self.recipes.remove(&round);
                 }
                 let considered = Considered { closes: step.closes, pending: None };
                 self.recipes.insert(step.recipe, considered);

@@ -7,6 +7,10 @@
 //! The leader's and the helper's token come through different attesters and issuers. Both are
 //! requested for every recipe, and each attester knows the device by a key of its own.
 //!
+//! A series has such a pair for each round (or one, with donation). All are requested when its header
+//! is seen, and a round needs none of its own. A pair is good for the round with its number alone, so
+//! that nobody can put two reports of one device into a batch.
+//!
 //! ```text
 //! plan        draws when to request the tokens of recipes seen for the first time   -> commit
 //! request     makes the requests that are due, both of a recipe at once             -> commit
@@ -27,6 +31,7 @@ use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sotto_crypto::key_blinding::ClientSecret;
+use sotto_wire::recipe::{Participation, Recipe};
 use sotto_wire::{EntryId, HpkeConfig, KeyName, Role};
 use zeroize::Zeroizing;
 
@@ -63,8 +68,10 @@ pub struct Snapshot<'a> {
 /// A request that is waiting for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The recipe.
+    /// The recipe, or the header of the series.
     pub recipe: EntryId,
+    /// For which participation in the series.
+    pub participation: Option<u32>,
     /// Whose token.
     pub role: Role,
 }
@@ -82,25 +89,76 @@ pub struct AttesterRequest<'a> {
     pub attempt: &'a TokenAttempt,
 }
 
+/// What one pair of tokens is for: a recipe, or one participation in a series.
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    /// The recipe, or the header.
+    admitted: &'a Admitted,
+    participation: Option<u32>,
+}
+
+impl<'a> Slot<'a> {
+    /// All slots of an admitted recipe.
+    fn all(admitted: &'a Admitted) -> impl Iterator<Item = Self> {
+        let terms = admitted.assessment.token_terms(Role::Leader);
+        let series = terms.and_then(TokenTerms::participations);
+        let numbers = (0..series.unwrap_or(1)).map(move |number| series.map(|_| number));
+        numbers.map(move |participation| Self { admitted, participation })
+    }
+
+    /// The name of the slot in the device's state.
+    fn id(&self) -> EntryId {
+        slot_id(&self.admitted.assessment.id(), self.participation)
+    }
+
+    /// What the token for this aggregator must be; `None` if it requires none.
+    fn terms(&self, role: Role) -> Option<TokenTerms> {
+        let terms = self.admitted.assessment.token_terms(role)?;
+        match self.participation {
+            None => Some(terms.clone()),
+            Some(number) => terms.participation(number).ok(),
+        }
+    }
+}
+
+/// The name of a slot in the device's state. No recipe has the id of a participation: recipes are
+/// JSON.
+fn slot_id(recipe: &EntryId, participation: Option<u32>) -> EntryId {
+    let Some(number) = participation else { return *recipe };
+    let text = [&b"sotto participation"[..], recipe.as_bytes(), &number.to_be_bytes()].concat();
+    EntryId::of(&text)
+}
+
+impl Waiting {
+    /// The slot's name in the device's state.
+    fn slot(&self) -> EntryId {
+        slot_id(&self.recipe, self.participation)
+    }
+}
+
 impl<'a> Snapshot<'a> {
-    /// The admitted recipes that need tokens and have not ended, in log order, which no author can
-    /// choose.
-    fn needing_tokens(&self, state: &DeviceState) -> Vec<&'a Arc<Admitted>> {
+    /// The slots of the admitted recipes that need tokens and have not ended, in log order, which no
+    /// author can choose. Rounds use the tokens of their series.
+    fn needing_tokens(&self, state: &DeviceState) -> impl Iterator<Item = Slot<'a>> + use<'a> {
         let now = self.now.0.max(state.time);
         let lives = |admitted: &&Arc<Admitted>| {
             let terms = |role| admitted.assessment.token_terms(role);
-            let closes = admitted.assessment.recipe().when.closes;
+            let recipe = admitted.assessment.recipe();
             let mut all = ROLES.into_iter().filter_map(terms);
-            closes > now && terms(Role::Leader).is_some() && all.all(|terms| terms.expires() > now)
+            recipe.when.closes > now
+                && recipe.round().is_none()
+                && terms(Role::Leader).is_some()
+                && all.all(|terms| terms.expires() > now)
         };
         let admitted = self.recipes.values().filter_map(|admitted| admitted.as_ref().ok());
         let mut needing: Vec<_> = admitted.filter(lives).collect();
         needing.sort_by_key(|admitted| admitted.index);
-        needing
+        needing.into_iter().flat_map(|admitted| Slot::all(admitted))
     }
 
-    fn admitted(&self, recipe: &EntryId) -> Option<&'a Arc<Admitted>> {
-        self.recipes.get(recipe)?.as_ref().ok()
+    fn slot(&self, waiting: &Waiting) -> Option<Slot<'a>> {
+        let admitted = self.recipes.get(&waiting.recipe)?.as_ref().ok()?;
+        Some(Slot { admitted, participation: waiting.participation })
     }
 
     /// Checks that the view is fresh and that the device has compared it with what it saw before.
@@ -121,10 +179,11 @@ impl<'a> Snapshot<'a> {
     fn chain<'r>(
         &self,
         state: &DeviceState,
-        admitted: &'r Admitted,
+        slot: Slot<'r>,
         role: Role,
     ) -> Result<Option<Chain<'r>>, Silence> {
-        let Some(terms) = admitted.assessment.token_terms(role) else { return Ok(None) };
+        let Some(terms) = slot.terms(role) else { return Ok(None) };
+        let admitted = slot.admitted;
         let missing = |what: &str| {
             let role = role.as_str();
             Silence::new(Check::KeySets, format!("the {what} of the {role}'s tokens is missing"))
@@ -158,12 +217,11 @@ pub fn plan(
     let room = MAX_RECIPES.saturating_sub(state.tokens.len());
     let recipes: Vec<_> = snapshot
         .needing_tokens(state)
-        .into_iter()
-        .filter(|admitted| !state.tokens.contains_key(&admitted.assessment.id()))
+        .filter(|slot| !state.tokens.contains_key(&slot.id()))
         .take(room)
-        .map(|admitted| {
-            let closes = admitted.assessment.recipe().when.closes;
-            (admitted.assessment.id(), closes, times::soon(closes, now, spread_s, rng))
+        .map(|slot| {
+            let closes = slot.admitted.assessment.recipe().when.closes;
+            (slot.id(), closes, times::soon(closes, now, spread_s, rng))
         })
         .collect();
     if recipes.is_empty() {
@@ -184,20 +242,20 @@ pub fn request(
     rng: &mut dyn CryptoRng,
 ) -> Result<Option<Change>, Silence> {
     snapshot.check(state)?;
-    let is_due = |admitted: &&Arc<Admitted>| {
-        let tokens = state.tokens.get(&admitted.assessment.id());
+    let is_due = |slot: &Slot<'_>| {
+        let tokens = state.tokens.get(&slot.id());
         let now = snapshot.now.0;
         tokens.is_some_and(|tokens| matches!(tokens.stage, Stage::Due { at } if at <= now))
     };
     let mut requested = Requested { key_sets: Vec::new(), recipes: Vec::new() };
-    for admitted in snapshot.needing_tokens(state).into_iter().filter(is_due) {
-        let chain = |role| snapshot.chain(state, admitted, role);
+    for slot in snapshot.needing_tokens(state).filter(is_due) {
+        let chain = |role| snapshot.chain(state, slot, role);
         let (Ok(Some(leader)), Ok(helper)) = (chain(Role::Leader), chain(Role::Helper)) else {
             continue;
         };
         // If the scheme cannot use one recipe's keys, the other recipes still get their tokens.
         if let Ok(asked) = both(&leader, helper.as_ref(), rng) {
-            requested.recipes.push((admitted.assessment.id(), asked));
+            requested.recipes.push((slot.id(), asked));
             requested.key_sets.push(leader.key_set);
             requested.key_sets.extend(helper.map(|helper| helper.key_set));
         }
@@ -215,11 +273,11 @@ pub fn waiting(
     snapshot: &Snapshot<'_>,
     rng: &mut dyn CryptoRng,
 ) -> Vec<Waiting> {
-    let of_recipe = |admitted: &Arc<Admitted>| {
-        let recipe = admitted.assessment.id();
-        ROLES.map(|role| Waiting { recipe, role })
+    let of_slot = |slot: Slot<'_>| {
+        let (recipe, participation) = (slot.admitted.assessment.id(), slot.participation);
+        ROLES.map(|role| Waiting { recipe, participation, role })
     };
-    let all = snapshot.needing_tokens(state).into_iter().flat_map(of_recipe);
+    let all = snapshot.needing_tokens(state).flat_map(of_slot);
     let mut waiting: Vec<_> = all.filter(|next| waiting_request(state, next).is_some()).collect();
     shuffle(&mut waiting, rng);
     waiting
@@ -227,8 +285,8 @@ pub fn waiting(
 
 /// How many tokens of live recipes are not yet held, spent or withheld.
 pub fn outstanding(state: &DeviceState, snapshot: &Snapshot<'_>) -> usize {
-    let roles = |admitted: &Arc<Admitted>| {
-        let tokens = state.tokens.get(&admitted.assessment.id());
+    let roles = |slot: Slot<'_>| {
+        let (admitted, tokens) = (slot.admitted, state.tokens.get(&slot.id()));
         let is_outstanding = |role: &Role| match tokens.map(|tokens| &tokens.stage) {
             None | Some(Stage::Due { .. }) => admitted.assessment.token_terms(*role).is_some(),
             Some(Stage::Asked(asked)) => {
@@ -238,7 +296,7 @@ pub fn outstanding(state: &DeviceState, snapshot: &Snapshot<'_>) -> usize {
         };
         ROLES.iter().filter(|role| is_outstanding(role)).count()
     };
-    snapshot.needing_tokens(state).into_iter().map(roles).sum()
+    snapshot.needing_tokens(state).map(roles).sum()
 }
 
 /// What to send for a waiting request.
@@ -247,7 +305,7 @@ pub fn attester_request<'a>(
     snapshot: &Snapshot<'a>,
     waiting: &Waiting,
 ) -> Option<AttesterRequest<'a>> {
-    let admitted = snapshot.admitted(&waiting.recipe)?;
+    let admitted = snapshot.slot(waiting)?.admitted;
     let issuer = admitted.assessment.token_terms(waiting.role)?.issuer();
     let attester = snapshot.attester(waiting.role)?;
     let attempt = &waiting_request(state, waiting)?.1.attempt;
@@ -258,7 +316,9 @@ pub fn attester_request<'a>(
 /// Opens the attester's answer. An invalid token is an error and changes nothing.
 ///
 /// The time at which the answer is sent is drawn now. If a report always followed right after its
-/// token, attester and leader together could tell whose it is.
+/// token, attester and leader together could tell whose it is. A token of a series may be used at
+/// once: a device takes part in no round before it has an answer for each token, and rounds come
+/// when their author publishes them.
 pub fn granted(
     state: &DeviceState,
     snapshot: &Snapshot<'_>,
@@ -266,11 +326,10 @@ pub fn granted(
     response: &[u8],
     rng: &mut dyn CryptoRng,
 ) -> Result<Change, TokenError> {
-    let Waiting { recipe, role } = *waiting;
+    let (recipe, role) = (waiting.slot(), waiting.role);
     let found = || {
-        let admitted = snapshot.admitted(&recipe)?;
-        let terms = admitted.assessment.token_terms(role)?;
-        Some((admitted, terms, waiting_request(state, waiting)?))
+        let slot = snapshot.slot(waiting)?;
+        Some((slot.admitted, slot.terms(role)?, waiting_request(state, waiting)?))
     };
     let (admitted, terms, (nonce, request)) = found().ok_or(TokenError::Attempt)?;
     let assessment = &admitted.assessment;
@@ -280,8 +339,12 @@ pub fn granted(
     let drawn = others.filter_map(|other| asked?.progress(other)).find_map(Progress::usable_from);
     let (when, now) = (&assessment.recipe().when, snapshot.now.0);
     // One time for both tokens: the later of two uniform times is not uniform.
-    let from = drawn
-        .unwrap_or_else(|| times::answer(when, admitted.known_from, now, snapshot.spread_s(), rng));
+    let from = match waiting.participation {
+        Some(_) => now,
+        None => drawn.unwrap_or_else(|| {
+            times::answer(when, admitted.known_from, now, snapshot.spread_s(), rng)
+        }),
+    };
     Ok(Change::Tokens(TokenChange::Granted { recipe, role, token, from }))
 }
 
@@ -289,8 +352,7 @@ pub fn granted(
 /// call this only if the attester says so with its own problem type
 /// ([`sotto_wire::token::WITHHELD_PROBLEM`]).
 pub fn withheld(waiting: &Waiting) -> Change {
-    let Waiting { recipe, role } = *waiting;
-    Change::Tokens(TokenChange::Withheld { recipe, role })
+    Change::Tokens(TokenChange::Withheld { recipe: waiting.slot(), role: waiting.role })
 }
 
 /// A new request to replace one that was refused, if the issuer has newer keys by now. The nonce
@@ -307,38 +369,74 @@ pub fn renew(
     rng: &mut dyn CryptoRng,
 ) -> Option<Change> {
     let (nonce, old) = waiting_request(state, refused)?;
-    let admitted = snapshot.admitted(&refused.recipe)?;
-    let chain = snapshot.chain(state, admitted, refused.role).ok()??;
+    let chain = snapshot.chain(state, snapshot.slot(refused)?, refused.role).ok()??;
     if chain.key_set.1.seq <= old.seq {
         return None;
     }
-    let mut asked = state.tokens.get(&refused.recipe)?.asked()?.clone();
+    let mut asked = state.tokens.get(&refused.slot())?.asked()?.clone();
     *asked.progress_mut(refused.role)? = chain.request(nonce, rng).ok()?;
     let requested =
-        Requested { key_sets: vec![chain.key_set], recipes: vec![(refused.recipe, asked)] };
+        Requested { key_sets: vec![chain.key_set], recipes: vec![(refused.slot(), asked)] };
     Some(Change::Tokens(TokenChange::Requested(Box::new(requested))))
 }
 
-/// The tokens of a recipe, for the report that may follow, and when to send it; `None` if the recipe
-/// needs no tokens.
+/// What a decision takes of a recipe's tokens.
+pub(super) struct Taken {
+    /// The tokens of the report that may follow; `None` if the recipe needs none.
+    pub(super) tokens: Option<ReportTokens>,
+    /// When to send.
+    pub(super) from: u64,
+    /// The slot whose tokens this decision spends. The only pair of a donation stays: its secret
+    /// round comes once, and what is left of the state must not tell whether it has come.
+    pub(super) spends: Option<EntryId>,
+}
+
+/// The tokens of a recipe, for the report that may follow, and when to send it.
 ///
 /// A recipe is decided in a pass that reads the log, a while before its answer is sent. A device that
-/// had no such pass in time draws another time.
+/// had no such pass in time draws another time. A round is answered at once: it comes when its author
+/// publishes it, and its tokens came long before.
 pub(super) fn take(
     state: &DeviceState,
     admitted: &Admitted,
     trust: &Trust,
     now: Moment,
     rng: &mut dyn CryptoRng,
-) -> Result<(Option<ReportTokens>, u64), Silence> {
-    let assessment = &admitted.assessment;
-    let Some(terms) = assessment.token_terms(Role::Leader) else { return Ok((None, now.0)) };
+) -> Result<Taken, Silence> {
+    let recipe = admitted.assessment.recipe();
+    if admitted.assessment.token_terms(Role::Leader).is_none() {
+        return Ok(Taken { tokens: None, from: now.0, spends: None });
+    }
+    let slot = slot_id(&recipe.series_id(), recipe.token_number());
+    let asked = state.tokens.get(&slot).and_then(RecipeTokens::asked);
+    let (tokens, drawn) = pair(state, admitted, asked.ok_or_else(|| missing("leader"))?, now)?;
+    let tokens = Some(tokens);
+    if recipe.round().is_some() {
+        let spends = (!is_donation(recipe)).then_some(slot);
+        return Ok(Taken { tokens, from: now.0, spends });
+    }
     let spread_s = trust.tokens().map_or(0, |tokens| tokens.spread_s);
-    let missing = |name: &str| {
-        Silence::new(Check::Token, format!("no token for the {name} that may be used now"))
-    };
-    let asked = state.tokens.get(&assessment.id()).and_then(RecipeTokens::asked);
-    let asked = asked.ok_or_else(|| missing("leader"))?;
+    let from = times::decided(drawn, recipe.when.closes, now.0, spread_s, rng)
+        .ok_or_else(|| missing("leader"))?;
+    Ok(Taken { tokens, from, spends: Some(slot) })
+}
+
+fn is_donation(recipe: &Recipe) -> bool {
+    let participation = recipe.series.as_ref().map(|series| series.participation);
+    participation == Some(Participation::Donation {})
+}
+
+fn missing(name: &str) -> Silence {
+    Silence::new(Check::Token, format!("no token for the {name} that may be used now"))
+}
+
+/// Both tokens of a slot, and from when they may be used.
+fn pair(
+    state: &DeviceState,
+    admitted: &Admitted,
+    asked: &Asked,
+    now: Moment,
+) -> Result<(ReportTokens, u64), Silence> {
     let token = |role: Role, terms: &TokenTerms, name| match asked.progress(role) {
         Some(Progress::Granted { token, from })
             if terms.expires() > now.0.max(*from).max(state.time) =>
@@ -347,13 +445,12 @@ pub(super) fn take(
         }
         _ => Err(missing(name)),
     };
-    let (leader, drawn) = token(Role::Leader, terms, "leader")?;
-    let helper = assessment.token_terms(Role::Helper);
-    let helper = helper.map(|terms| token(Role::Helper, terms, "helper")).transpose()?;
-    let from = times::decided(drawn, assessment.recipe().when.closes, now.0, spread_s, rng)
-        .ok_or_else(|| missing("leader"))?;
-    let helper = helper.map(|(token, _)| token);
-    Ok((Some(ReportTokens { report_id: report_id(&asked.nonce), leader, helper }), from))
+    let terms = |role| admitted.assessment.token_terms(role);
+    let leader = terms(Role::Leader).ok_or_else(|| missing("leader"))?;
+    let (leader, drawn) = token(Role::Leader, leader, "leader")?;
+    let helper = terms(Role::Helper).map(|terms| token(Role::Helper, terms, "helper"));
+    let helper = helper.transpose()?.map(|(token, _)| token);
+    Ok((ReportTokens { report_id: report_id(&asked.nonce), leader, helper }, drawn))
 }
 
 impl DeviceState {
@@ -375,7 +472,7 @@ fn waiting_request<'a>(
     state: &'a DeviceState,
     waiting: &Waiting,
 ) -> Option<(&'a [u8; 32], &'a Request)> {
-    let asked = state.tokens.get(&waiting.recipe)?.asked()?;
+    let asked = state.tokens.get(&waiting.slot())?.asked()?;
     match asked.progress(waiting.role)? {
         Progress::Waiting(request) => Some((&asked.nonce, request)),
         Progress::Granted { .. } | Progress::Withheld {} => None,
@@ -384,7 +481,7 @@ fn waiting_request<'a>(
 
 /// What a request for one aggregator's token is made from.
 struct Chain<'a> {
-    terms: &'a TokenTerms,
+    terms: TokenTerms,
     /// The issuer's key.
     encapsulation: &'a HpkeConfig,
     /// By which the attester counts.

@@ -11,15 +11,15 @@ use sha2::{Digest, Sha256};
 use sotto_crypto::note;
 use sotto_wire::{Entry, EntryContent, EntryId, PublicKey, Receipt, Recipe, Role, Signer};
 
-/// What an entry is about: (author, recipe name), an operator's keys, or an operator's releases of
-/// one recipe. Of two entries with the same subject the log accepts the second only if its rank is
+/// What an entry is about: (author, recipe name), the rounds of a series, an operator's keys, or an
+/// operator's releases of one recipe. Of two entries with the same subject the log accepts the second only if its rank is
 /// higher. A receipt's number is bounded, so this also bounds how many receipts there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// A hash of what the entry is about.
     pub key: [u8; 32],
-    /// 0 for a recipe, so that a name is used only once; the sequence number for a key set or a
-    /// receipt.
+    /// 0 for a recipe, so that a name is used only once; the number of a round; the sequence number
+    /// for a key set or a receipt.
     pub rank: u64,
 }
 
@@ -30,9 +30,13 @@ pub fn subject(entry: &Entry) -> Option<Subject> {
         hash.chain_update(name).finalize().into()
     };
     match entry.content() {
-        EntryContent::Recipe(recipe) => {
-            Some(Subject { key: hash(0, &recipe.author, recipe.name.as_bytes()), rank: 0 })
-        }
+        EntryContent::Recipe(recipe) => Some(match recipe.round() {
+            None => Subject { key: hash(0, &recipe.author, recipe.name.as_bytes()), rank: 0 },
+            Some(round) => {
+                let series = recipe.series_id();
+                Subject { key: hash(3, &recipe.author, series.as_bytes()), rank: round.index }
+            }
+        }),
         EntryContent::KeySet(set) => {
             let name = set.operator.name.as_str().as_bytes();
             Some(Subject { key: hash(1, &set.operator, name), rank: set.seq })
@@ -115,8 +119,9 @@ pub enum Refused {
 
 impl Refused {
     /// The text for all kinds of entry that can be outdated.
-    const OUTDATED: &str = "the author has another recipe of this name, or the operator a key set \
-                            or a receipt with this or a higher sequence number";
+    const OUTDATED: &str = "the author has another recipe of this name, or a round of the series \
+                            with this or a higher number, or the operator a key set or a receipt \
+                            with this or a higher sequence number";
 }
 
 /// Why there is no decision, or why the entry is refused.

@@ -130,6 +130,10 @@ impl Misbehaviour {
                 if one.id() == other.id() {
                     return Err("both are the same recipe".to_owned());
                 }
+                let number = |recipe: &Recipe| recipe.round().map(|round| round.index);
+                if one.series_id() == other.series_id() && number(&one) != number(&other) {
+                    return Err("both belong to one series".to_owned());
+                }
                 Ok(format!("the author key {author} signed two recipes named {}", one.name))
             }
         }

@@ -7,7 +7,7 @@ use sotto_dp::mechanism::{self as mechanisms, Colluding};
 use sotto_dp::recipe::{Judgement, Law, Terms, judge};
 use sotto_dp::relay::{epsilon_of_sending, rate_among_senders};
 use sotto_dp::{Adjacency, Error, published};
-use sotto_wire::recipe::{Privacy, Probability, Recipe, Sampling};
+use sotto_wire::recipe::{Participation, Privacy, Probability, Recipe, Sampling};
 
 use super::mechanism::{claimed_adjacency, mechanism};
 use super::{asked, show_micro};
@@ -141,7 +141,14 @@ impl View {
     fn judge(&self, recipe: &Recipe, certified: Option<u64>) -> Result<Option<Judgement>, Error> {
         let Privacy::Claim { delta, rounds, .. } = &recipe.privacy else { return Ok(None) };
         let law = mechanism(recipe)?.law();
-        let plain = Terms::new(law, self.rate, recipe.aggregation.min_batch, *rounds);
+        let participation = recipe.series.as_ref().map(|series| series.participation);
+        // Whoever knows the secret rounds of all devices still does not know who takes part in
+        // them: in one round, a device that is in it does with the rate of the recipe.
+        let rounds = match participation {
+            Some(Participation::Donation {}) => 1,
+            _ => *rounds,
+        };
+        let plain = Terms::new(law, self.rate, recipe.aggregation.min_batch, rounds);
         let (default_rate, senders) = (self.default_rate, self.senders);
         let judged = |dummy_rate: f64| {
             let terms = Terms { default_rate, dummy_rate, senders, ..plain };
@@ -149,11 +156,22 @@ impl View {
         };
         let [low, high] = self.dummy_rates;
         let found = judged(low)?;
-        match low == high {
-            true => Ok(Some(found)),
-            false => Ok([found, judged(high)?].into_iter().max_by(larger)),
-        }
+        let worst = match low == high {
+            true => found,
+            false => [found, judged(high)?].into_iter().max_by(larger).unwrap_or(found),
+        };
+        // The randomizer alone: of all reports.
+        let of_all = |each: f64| match most_reports(recipe) {
+            1 => each,
+            reports => each * reports as f64 * (1.0 + ROUNDINGS),
+        };
+        Ok(Some(Judgement { local_epsilon: worst.local_epsilon.map(of_all), ..worst }))
     }
+}
+
+/// How many reports a device sends at most, in all rounds.
+fn most_reports(recipe: &Recipe) -> u64 {
+    recipe.series.as_ref().map_or(1, |series| series.most_reports())
 }
 
 /// By epsilon.
@@ -166,7 +184,8 @@ fn larger(one: &Judgement, other: &Judgement) -> Ordering {
 /// number of devices in a certified audience: no others can hide a device.
 pub fn colluding(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Colluding>, Error> {
     let Privacy::Claim { delta, .. } = &recipe.privacy else { return Ok(None) };
-    if two_rates(recipe).is_some() {
+    // Of a series together they see all rounds: nothing is proved then.
+    if two_rates(recipe).is_some() || recipe.series.is_some() {
         return Ok(None);
     }
     let (population, rate) = (asked(recipe.who.population, certified), &recipe.sampling.rate);

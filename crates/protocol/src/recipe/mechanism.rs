@@ -21,13 +21,13 @@ const MOST_REPORTS: u64 = 1 << 40;
 
 /// A device in a bucket of a histogram with Gaussian noise counts so many units, so that noise of
 /// small parts of one device is whole numbers.
-const HISTOGRAM_UNIT: u64 = 1 << 20;
+const HISTOGRAM_UNIT: u64 = 1 << 16;
 
 /// What stands for the claim of a recipe without one, where the mechanism needs one.
 const NO_CLAIM: (u64, f64) = (0, 1e-9);
 
 /// The largest norm of a vector in PINE's field of 64 bits.
-const MOST_NORM: u64 = 1 << 31;
+const MOST_NORM: u64 = 1 << 26;
 
 /// The mechanism of a recipe.
 pub fn mechanism(recipe: &Recipe) -> Result<Mechanism, Error> {
@@ -36,7 +36,7 @@ pub fn mechanism(recipe: &Recipe) -> Result<Mechanism, Error> {
         Encoding::Vector { norm_bound, .. } if norm_bound > MOST_NORM => Err(Error::OutOfRange {
             name: "query.fraction_bits: the largest norm of a report",
             value: norm_bound as f64,
-            range: "at most 2^31 units: use fewer fraction bits",
+            range: "at most 2^26 units: use fewer fraction bits",
         }),
         _ => Ok(mechanism),
     }

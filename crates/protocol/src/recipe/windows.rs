@@ -1,7 +1,7 @@
 //! The windows in which the answers to a recipe are released: how answers are spread over them, and
 //! how many one may hold.
 
-use sotto_wire::recipe::{Probability, Recipe, Sampling, When};
+use sotto_wire::recipe::{Participation, Probability, Recipe, Sampling, When};
 
 /// How long after its end a batch of a recipe stays open, in seconds. A report waits for a pass in
 /// which its device sends, two hours on average; one in 400 comes later than this.
@@ -30,13 +30,20 @@ impl RateRule {
         let part =
             |of: u128, rate: Probability| of * u128::from(rate.num()) / u128::from(rate.den());
         let all = RATE_FACTOR * u128::from(audience);
-        let answers = part(all, rate);
-        let most = answers + part(all - answers, dummy_rate);
-        Self {
-            most: u64::try_from(most).unwrap_or(u64::MAX),
-            life_s: recipe.when.closes.saturating_sub(recipe.when.opens).max(1),
-            max_window_s: recipe.when.max_window_s,
+        let mut answers = part(all, rate);
+        let participation = recipe.series.as_ref().map(|series| series.participation);
+        if let (Some(Participation::Donation {}), Some(series)) = (participation, &recipe.series) {
+            // The first round has the most answers.
+            answers = answers.div_ceil(u128::from(series.rounds.max(1)));
         }
+        let most = answers + part(all - answers, dummy_rate);
+        let life_s = recipe.when.closes.saturating_sub(recipe.when.opens).max(1);
+        // A round asks all devices at once, however long the series is.
+        let max_window_s = match participation {
+            Some(_) => life_s,
+            None => recipe.when.max_window_s,
+        };
+        Self { most: u64::try_from(most).unwrap_or(u64::MAX), life_s, max_window_s }
     }
 
     /// The most reports in a batch that covers this much time.

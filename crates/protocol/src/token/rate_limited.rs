@@ -36,11 +36,11 @@ impl TokenTerms {
         rng.fill_bytes(&mut request_blind);
         let (blinded_msg, unblinder) = blind_rsa::blind(&self.key, &input(self, nonce), rng)?;
         let request_key = client.public_key().blind(&request_blind, CLIENT_CONTEXT);
-        let origin = self.key.origin_name();
+        let origin = self.challenge.origin_info();
         let inner = InnerTokenRequest {
             token_key_id: self.key.truncated_id(),
             blinded_msg,
-            padded_origin_name: InnerTokenRequest::pad_origin_name(&origin)?,
+            padded_origin_name: InnerTokenRequest::pad_origin_name(origin)?,
         };
         let (encrypted, response_secret) =
             seal_inner_request(encapsulation, request_key.as_bytes(), &inner, rng)?;
@@ -56,7 +56,7 @@ impl TokenTerms {
         Ok(TokenAttempt {
             request: request.to_bytes(),
             request_blind,
-            client_alias: client_origin_alias(client, &origin, self.issuer.as_str()),
+            client_alias: client_origin_alias(client, origin, self.issuer.as_str()),
             unblinder: unblinder.to_bytes().to_vec(),
             response_secret: response_secret.to_bytes().to_vec(),
         })
@@ -94,7 +94,7 @@ impl TokenTerms {
     #[cfg(feature = "server")]
     pub fn verifier(&self) -> Result<Arc<dyn VerifyToken>, TokenError> {
         let expires = Moment(self.expires);
-        Ok(Arc::new(RateLimitedVerifier::new(&self.challenge, &self.key, expires)?))
+        Ok(Arc::new(RateLimitedVerifier::new(self.challenge_digest, &self.key, expires)?))
     }
 }
 

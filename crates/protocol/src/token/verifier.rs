@@ -7,7 +7,7 @@
 use std::fmt;
 
 use sotto_crypto::blind_rsa::{BlindRsaError, TokenKey, TokenVerifier};
-use sotto_wire::token::{TOKEN_TYPE, Token, TokenChallenge};
+use sotto_wire::token::{TOKEN_TYPE, Token};
 use sotto_wire::{Decode, ReportId};
 
 use super::{TokenRefusal, VerifyToken, report_id};
@@ -22,14 +22,14 @@ pub(super) struct RateLimitedVerifier {
 }
 
 impl RateLimitedVerifier {
-    /// A verifier for tokens that answer `challenge` under `key`, until the key expires.
+    /// A verifier for tokens that answer the challenge under `key`, until the key expires.
     pub(super) fn new(
-        challenge: &TokenChallenge,
+        challenge_digest: [u8; 32],
         key: &TokenKey,
         expires: Moment,
     ) -> Result<Self, BlindRsaError> {
         Ok(Self {
-            challenge_digest: challenge.digest(),
+            challenge_digest,
             key_id: *key.id(),
             signature: TokenVerifier::new(key)?,
             expires,

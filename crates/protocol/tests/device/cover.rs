@@ -209,7 +209,8 @@ impl Fleet {
     }
 
     fn decide(&self, store: &mut MemoryState, value: usize, now: Moment, rng: &mut ChaCha20Rng) {
-        let host = Host { conditions_met: true, attributes: &self.attributes[value] };
+        let host =
+            Host { conditions_met: true, attributes: &self.attributes[value], learner: None };
         let (state, trust) = (store.state(), &self.trust);
         let step = consider(state, &self.admitted, &self.view, trust, &host, now, rng).unwrap();
         assert!(step.silence.is_none());

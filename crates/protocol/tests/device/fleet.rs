@@ -144,7 +144,7 @@ fn step(
     rng: &mut ChaCha20Rng,
     counts: &mut Counts,
 ) -> Pass {
-    let host = Host { conditions_met: true, attributes: &device.attributes };
+    let host = Host { conditions_met: true, attributes: &device.attributes, learner: None };
     let done = pass(&mut device.store, watch, trust, &host, now, rng).unwrap();
     for id in &done.considered {
         counts.recipes.entry(*id).or_default().considered += 1;

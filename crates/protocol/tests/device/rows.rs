@@ -3,6 +3,7 @@
 pub(crate) mod parties;
 mod proofs;
 mod recipes;
+mod series;
 mod tokens;
 
 use sotto_protocol::device::MemoryState;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(recipes::rows());
     rows.extend(parties::rows());
     rows.extend(tokens::rows());
+    rows.extend(series::rows());
     rows
 }
 

@@ -1,5 +1,6 @@
 //! Tokens of a device: when it requests them, for what, and how it uses them.
 
+mod series;
 mod shown;
 
 use std::collections::BTreeSet;

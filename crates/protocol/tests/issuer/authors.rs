@@ -36,6 +36,7 @@ fn request() -> TokenKeyRequest {
         role: Role::Leader,
         expires: NOW.0 + WINDOW_S,
         nonce: "0123456789abcdefABCDEF".to_owned(),
+        participations: None,
     }
 }
 
@@ -208,6 +209,6 @@ fn endorsements_bind_role_operator_author_and_expiry() {
 fn debug_shows_no_secret_and_no_name_of_an_origin() {
     let made = made(request());
     let shown = format!("{made:?}");
-    assert!(!shown.contains(made.origin.name()));
+    assert!(!shown.contains(&made.origin.token_key().origin_name()));
     assert!(!shown.contains("[1, 1, 1"));
 }

@@ -32,10 +32,16 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn new() -> Self {
+        Self::with_participations(None)
+    }
+
+    /// The same keys, for series.
+    pub(crate) fn with_participations(participations: Option<u32>) -> Self {
         let vectors = rate_limited();
         let keys: Vec<_> =
             vectors["encap_keys"].as_object().unwrap().values().map(keypair).collect();
-        let origins = vectors["origins"].as_object().unwrap().values().map(origin).collect();
+        let origins = vectors["origins"].as_object().unwrap().values().map(origin);
+        let origins = origins.map(|origin| origin.with_participations(participations)).collect();
         Self { keyring: EncapsulationKeyring::new(&keys).unwrap(), origins }
     }
 
@@ -44,8 +50,8 @@ impl Issuer {
     }
 
     pub(crate) fn token_key(&self, origin: &str) -> TokenKey {
-        let name = rate_limited()["origins"][origin]["origin_name"].as_str().unwrap().to_owned();
-        self.origins.origin(&name).unwrap().token_key().clone()
+        let der = bytes(&rate_limited()["origins"][origin]["pkcs8_der"]);
+        IssuerKey::from_pkcs8(&der).unwrap().token_key().clone()
     }
 
     pub(crate) fn answer(&self, body: &[u8]) -> Result<IssuerAnswer, IssuerRefusal> {
@@ -68,6 +74,7 @@ fn keypair(key: &Value) -> HpkeKeypair {
 fn origin(origin: &Value) -> Origin {
     let key = IssuerKey::from_pkcs8(&bytes(&origin["pkcs8_der"])).unwrap();
     let made = Origin::new(key, Secret::new(array(&origin["issuer_origin_secret"])), EXPIRES);
-    assert_eq!(made.name(), origin["origin_name"].as_str().unwrap());
+    let name = origin["origin_name"].as_str().unwrap().to_owned();
+    assert_eq!(made.names().collect::<Vec<_>>(), [(name, None)]);
     made
 }

@@ -1,17 +1,21 @@
 //! What the issuer refuses, compared with the honest request.
 
+use std::collections::BTreeSet;
+
 use curve25519_dalek::constants::EIGHT_TORSION;
 use curve25519_dalek::{EdwardsPoint, Scalar};
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 use sha2::{Digest, Sha512};
-use sotto_crypto::HpkeKeypair;
 use sotto_crypto::blind_rsa::TokenVerifier;
 use sotto_crypto::key_blinding::{ClientSecret, PublicKey};
-use sotto_crypto::rate_limited::{CLIENT_CONTEXT, ISSUER_CONTEXT, seal_inner_request};
+use sotto_crypto::rate_limited::{
+    CLIENT_CONTEXT, ISSUER_CONTEXT, issuer_origin_alias, participation_secret, seal_inner_request,
+};
+use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_protocol::Moment;
 use sotto_protocol::issuer::{IssuerRefusal, consume_token_request};
-use sotto_testing::asking::{ask, seal};
+use sotto_testing::asking::{ask, ask_for, seal};
 use sotto_testing::keys::rng;
 use sotto_testing::published::rate_limited;
 use sotto_wire::token::{
@@ -27,11 +31,15 @@ fn client() -> ClientSecret {
 
 /// The inner part of an honest request to `O1`.
 fn inner(issuer: &Issuer) -> InnerTokenRequest {
-    let key = issuer.token_key("O1");
+    inner_for(issuer, &issuer.token_key("O1").origin_name())
+}
+
+/// The same for another name.
+fn inner_for(issuer: &Issuer, name: &str) -> InnerTokenRequest {
     InnerTokenRequest {
-        token_key_id: key.truncated_id(),
+        token_key_id: issuer.token_key("O1").truncated_id(),
         blinded_msg: [0x11; 256],
-        padded_origin_name: InnerTokenRequest::pad_origin_name(&key.origin_name()).unwrap(),
+        padded_origin_name: InnerTokenRequest::pad_origin_name(name).unwrap(),
     }
 }
 
@@ -68,7 +76,7 @@ fn an_honest_device_gets_a_token_that_verifies() {
     TokenVerifier::new(&key).unwrap().verify(&asked.input, &authenticator).unwrap();
     // What the attester computes from the index key depends only on device and origin.
     let index_key = PublicKey::parse(&index_key).unwrap();
-    let secret = issuer.origins.origin(&key.origin_name()).unwrap().secret();
+    let secret = issuer.origins.origin(&key.origin_name()).unwrap().0.secret();
     let expected = client.public_key().blind(secret.expose(), ISSUER_CONTEXT);
     assert_eq!(index_key.unblind(&asked.request_blind, CLIENT_CONTEXT), expected);
 }
@@ -176,13 +184,19 @@ fn request_keys_that_are_not_valid_are_refused() {
 /// Everything is correct except for the key's component of order 8: signature and sealing pass.
 #[test]
 fn a_torsioned_request_key_is_refused_although_its_signature_verifies() {
-    let (issuer, rng) = (Issuer::new(), &mut rng(9));
-    let config = issuer.config();
+    let issuer = Issuer::new();
+    torsion_is_refused(&issuer, &inner(&issuer));
+    let issuer = Issuer::with_participations(Some(3));
+    torsion_is_refused(&issuer, &inner_for(&issuer, &issuer.token_key("O1").participation_name(2)));
+}
+
+fn torsion_is_refused(issuer: &Issuer, inner: &InnerTokenRequest) {
+    let (config, rng) = (issuer.config(), &mut rng(9));
     for (index, torsion) in EIGHT_TORSION.into_iter().enumerate() {
         let secret = random_scalar(rng);
         let point = EdwardsPoint::mul_base(&secret) + torsion;
         let request_key = point.compress().to_bytes();
-        let (sealed, _) = seal_inner_request(&config, &request_key, &inner(&issuer), rng).unwrap();
+        let (sealed, _) = seal_inner_request(&config, &request_key, inner, rng).unwrap();
         let mut request = TokenRequest {
             token_type: TOKEN_TYPE,
             request_key,
@@ -277,6 +291,50 @@ fn origins_and_key_ids_must_fit() {
     // The first byte of the key's id is not its last one.
     let first = InnerTokenRequest { token_key_id: 0xc0, ..inner(&issuer) };
     assert_eq!(answer_to(&issuer, &first), Err(IssuerRefusal::TokenKeyId));
+}
+
+/// A key for a series has an origin for each of its participations, and nothing else: not the name of
+/// the key, which is that of a plain recipe, and no participation beyond.
+#[test]
+fn each_participation_is_an_origin_and_no_other_is_known() {
+    let (issuer, client, rng) = (Issuer::with_participations(Some(3)), client(), &mut rng(2));
+    let key = issuer.token_key("O1");
+    let mut aliases = BTreeSet::new();
+    for number in 0..3 {
+        let ask = |rng: &mut ChaCha20Rng| {
+            let name = key.participation_name(number);
+            let asked = ask_for(&client, &key, &name, &issuer.config(), rng);
+            let Ok(IssuerAnswer::Issued { index_key, limit: 1, response }) =
+                issuer.answer(&asked.body)
+            else {
+                panic!("refused");
+            };
+            let blind_sig = asked.response.open(&response).unwrap();
+            let token = asked.unblinder.finalize(&key, &asked.input, &blind_sig).unwrap();
+            TokenVerifier::new(&key).unwrap().verify(&asked.input, &token).unwrap();
+            let index_key = PublicKey::parse(&index_key).unwrap();
+            index_key.unblind(&asked.request_blind, CLIENT_CONTEXT)
+        };
+        let result = ask(rng);
+        assert_eq!(ask(rng), result, "one alias for each participation");
+        let secret: [u8; 32] = array(&rate_limited()["origins"]["O1"]["issuer_origin_secret"]);
+        let secret = participation_secret(&Secret::new(secret), number);
+        assert_eq!(client.public_key().blind(secret.expose(), ISSUER_CONTEXT), result);
+        aliases.insert(issuer_origin_alias(&result, &client.public_key()));
+    }
+    assert_eq!(aliases.len(), 3);
+    let unknown = [key.origin_name(), key.participation_name(3), key.participation_name(u32::MAX)];
+    let another = issuer.token_key("O2").participation_name(0);
+    for name in unknown {
+        let refusal = answer_to(&issuer, &inner_for(&issuer, &name)).unwrap_err();
+        assert_eq!(refusal, IssuerRefusal::UnknownOrigin);
+    }
+    let refusal = answer_to(&issuer, &inner_for(&issuer, &another)).unwrap_err();
+    assert_eq!(refusal, IssuerRefusal::TokenKeyId);
+    // A key for a plain recipe has no participations.
+    let plain = Issuer::new();
+    let refusal = answer_to(&plain, &inner_for(&plain, &key.participation_name(0))).unwrap_err();
+    assert_eq!(refusal, IssuerRefusal::UnknownOrigin);
 }
 
 #[test]

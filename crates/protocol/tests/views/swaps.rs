@@ -268,7 +268,7 @@ fn run(players: &[Identity], leaky: bool) -> (Views, Vec<Vec<u8>>) {
         let mut watch = Watch::new(log);
         watch.refresh(&world.trust, world.now).unwrap();
         let attributes = [("region".to_owned(), Value::Int(slot as i64 % 4))].into();
-        let host = Host { conditions_met: true, attributes: &attributes };
+        let host = Host { conditions_met: true, attributes: &attributes, learner: None };
         let mut device = world.device();
         pass(&mut device, &mut watch, &world.trust, &host, world.now, &mut rng(2)).unwrap();
         let pending = device.state().pending().map(|(_, pending)| pending.clone()).next();

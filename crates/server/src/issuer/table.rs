@@ -37,6 +37,11 @@ impl Keys {
         self.by_request.values().map(|key| &key.request)
     }
 
+    /// How many keys there are. A series has one, whatever the number of its origins.
+    pub(super) fn len(&self) -> usize {
+        self.by_request.len()
+    }
+
     /// How many keys of this author have not expired.
     pub(super) fn live_keys(&self, author: &PublicKey, now: Moment) -> usize {
         let live = |key: &&Arc<RecipeKey>| {
@@ -52,7 +57,7 @@ impl Keys {
     }
 
     pub(super) fn insert(&mut self, key: RecipeKey) {
-        self.origins.insert(Arc::clone(&key.origin));
+        self.origins.insert(&key.origin);
         self.by_request.insert(key.id(), Arc::new(key));
     }
 
@@ -60,6 +65,6 @@ impl Keys {
     /// answered.
     pub(super) fn remove(&mut self, id: &EntryId) {
         let Some(key) = self.by_request.remove(id) else { return };
-        self.origins.remove(key.origin.name());
+        self.origins.remove(&key.origin);
     }
 }

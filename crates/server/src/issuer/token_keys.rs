@@ -138,7 +138,8 @@ fn show(state: &IssuerState, key: &RecipeKey) -> Result<Response, Failure> {
 fn generate(request: TokenKeyRequest, environment: &Environment) -> Result<RecipeKey, Fault> {
     let key = IssuerKey::generate().map_err(|error| Fault(error.to_string()))?;
     let secret = Secret::new(**environment.secret()?);
-    let origin = Arc::new(Origin::new(key, secret, Moment(request.expires)));
+    let origin = Origin::new(key, secret, Moment(request.expires));
+    let origin = Arc::new(origin.with_participations(request.participations));
     Ok(RecipeKey { request, origin })
 }
 
@@ -179,7 +180,7 @@ pub(super) async fn delete_expired(state: Arc<IssuerState>, mut shutdown: Shutdo
 }
 
 fn measure(state: &IssuerState) {
-    state.metrics.live_keys.set(state.table.current().origins().len() as f64);
+    state.metrics.live_keys.set(state.table.current().len() as f64);
 }
 
 #[cfg(test)]

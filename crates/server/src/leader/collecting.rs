@@ -120,6 +120,7 @@ async fn collect(
     leader.store.finish_collection(job.lease, Release { response, receipt }).await?;
     leader.aggregator.send_receipts();
     leader.metrics.collections.finished.increment(1);
+    leader.collections_finished.notify_waiters();
     leader.delete_at_helper(Arc::clone(task), location);
     Ok(())
 }
@@ -150,5 +151,6 @@ async fn fail(leader: &LeaderState, lease: Lease, abort: &Abort) -> Result<(), U
     tracing::error!(reason = %abort, "a collection failed");
     leader.store.fail_collection(lease, abort.problem.urn(), abort.detail.clone()).await?;
     leader.metrics.collections.failed.increment(1);
+    leader.collections_finished.notify_waiters();
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::header::IF_NONE_MATCH;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sotto_protocol::Abort;
 use sotto_protocol::leader::collect::consume_collection_job_req;
@@ -20,6 +20,7 @@ use sotto_wire::{
 
 use super::LeaderState;
 use crate::aggregator::Peer;
+use crate::environment::{instant, timeout};
 use crate::http;
 use crate::problem::Failure;
 
@@ -27,8 +28,16 @@ use crate::problem::Failure;
 /// has none. Without it, a job that finishes at the last moment would be lost with its batch.
 const NO_RESULT: &str = "*";
 
+const PREFER: &str = "prefer";
+
 /// How long a collector should wait before it polls again.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a poll may wait for its result, whatever the collector prefers.
+const LONGEST_POLL: Duration = Duration::from_secs(20);
+
+/// How often a waiting poll looks, in case that the job is finished where we do not hear of it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn post(
     State(leader): State<Arc<LeaderState>>,
@@ -37,6 +46,7 @@ pub(super) async fn post(
 ) -> Result<Response, Failure> {
     let aggregator = &leader.aggregator;
     let (media_type, limit) = (MediaType::CollectionJobReq, MAX_COLLECTION_JOB_REQ_LEN);
+    let preferred = preferred_wait(request.headers());
     let received = aggregator.receive(&task_id, request, Peer::Collector, media_type, limit);
     let (task, body) = received.await?;
     let query = consume_collection_job_req(task.aggregator(), body.bytes())?;
@@ -59,7 +69,7 @@ pub(super) async fn post(
         Some(state) => state_answer(state, StatusCode::CREATED, *task.id()).into_response(),
         None => http::not_ready(StatusCode::CREATED, POLL_PAUSE),
     };
-    Ok(http::at(answer, &location))
+    Ok(http::at(applied(answer, preferred), &location))
 }
 
 /// The jobs of a task: a collector that died finds here what it left behind.
@@ -89,8 +99,38 @@ pub(super) async fn get(
 ) -> Result<Response, Failure> {
     let task = leader.aggregator.authenticated_task(&task_id, &headers, Peer::Collector).await?;
     let id = parse_id(&id)?;
-    let state = leader.store.collection(*task.id(), id).await?.ok_or(Failure::NotFound)?;
-    state_answer(state, StatusCode::ACCEPTED, *task.id())
+    let preferred = preferred_wait(&headers);
+    let deadline = instant() + preferred.unwrap_or_default();
+    loop {
+        // Before the look, so that what is finished in between is heard.
+        let finished = leader.collections_finished.notified();
+        let state = leader.store.collection(*task.id(), id).await?.ok_or(Failure::NotFound)?;
+        let left = deadline.saturating_duration_since(instant());
+        if left.is_zero() || !matches!(state, CollectionState::Pending) {
+            let answer = state_answer(state, StatusCode::ACCEPTED, *task.id())?;
+            return Ok(applied(answer, preferred));
+        }
+        let _ = timeout(left.min(LOOK_AGAIN), finished).await;
+    }
+}
+
+/// How long a collector would rather wait than poll again (RFC 7240 §4.3), at most so long as we
+/// allow.
+fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let prefer = headers.get(PREFER)?.to_str().ok()?;
+    let mut preferences = prefer.split(',').filter_map(|one| one.trim().split_once('='));
+    let (_, seconds) = preferences.find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
+    let seconds = seconds.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_POLL))
+}
+
+/// Tells a collector that a poll waits.
+fn applied(mut answer: Response, preferred: Option<Duration>) -> Response {
+    if preferred.is_some() {
+        let name = HeaderName::from_static("preference-applied");
+        answer.headers_mut().insert(name, HeaderValue::from_static("wait"));
+    }
+    answer
 }
 
 pub(super) async fn delete(

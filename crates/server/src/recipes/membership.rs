@@ -30,6 +30,8 @@ pub(super) struct Membership {
 pub(super) enum NotJoined {
     #[error("it names other operators")]
     OtherOperator,
+    #[error("it is the header of a series: its rounds are served")]
+    Header,
     #[error("it names this operator at {0:?}, which is not the public URL")]
     OtherUrl(String),
     #[error("its other aggregator, {0} at {1:?}, is not listed under [[recipes.peers]]")]
@@ -98,8 +100,13 @@ impl Membership {
         if recipe.when.closes <= now.0 {
             return Err(NotJoined::Over);
         }
+        if recipe.is_header() {
+            return Err(NotJoined::Header);
+        }
         let same_name = |other: &&Arc<Recipe>| {
-            other.name == recipe.name && other.author.key == recipe.author.key
+            other.name == recipe.name
+                && other.author.key == recipe.author.key
+                && other.series_id() != recipe.series_id()
         };
         if let Some(other) = served.iter().find(same_name) {
             return Err(NotJoined::NameReuse(recipe.name.clone(), other.id()));
@@ -171,6 +178,7 @@ impl Membership {
             collector_hpke_config,
             taskprov: true,
             tokens,
+            series: recipe.round().map(|_| recipe.series_id()),
             release,
         };
         let leader_token = Arc::clone(&peer.token);

@@ -1,9 +1,10 @@
 use sotto_crypto::{HpkeKeypair, Secret};
-use sotto_protocol::{ReleaseRules, Task};
+use sotto_protocol::token::{TokenRefusal, VerifyToken};
+use sotto_protocol::{Moment, ReleaseRules, Task};
 use sotto_vdaf::VdafConfig;
 use sotto_wire::{
-    BatchMode, HpkeConfigId, TaskConfiguration, TaskParameters, TimePrecision, Url as WireUrl,
-    VdafType,
+    BatchMode, HpkeConfigId, ReportId, TaskConfiguration, TaskParameters, TimePrecision,
+    Url as WireUrl, VdafType,
 };
 
 use super::*;
@@ -33,6 +34,7 @@ pub(crate) fn leader_task(id: u8, helper: &str) -> Result<ServedTask, TaskRefuse
             .clone(),
         taskprov: false,
         tokens: None,
+        series: None,
         release: ReleaseRules::default(),
     };
     let token = Arc::new(AuthToken::bearer("token").unwrap());
@@ -52,6 +54,41 @@ fn resources_lie_below_the_helper_as_it_is_spelled() {
         let refused = leader_task(1, bad).unwrap_err();
         assert!(matches!(refused, TaskRefused::HelperUrl { .. }), "{bad}");
     }
+}
+
+/// Takes every token.
+#[derive(Debug)]
+struct AnyToken;
+
+impl VerifyToken for AnyToken {
+    fn verify(&self, _: &[u8], _: Moment) -> Result<ReportId, TokenRefusal> {
+        Ok(ReportId::new([0; 16]))
+    }
+}
+
+/// Without the ids of its series a round would take spent tokens.
+#[test]
+fn no_round_of_a_forgotten_series_is_served() {
+    let registry = TaskRegistry::new(Role::Leader, true, false);
+    let registry = registry.without(vec![TaskId::new([9; 32])]);
+    let round = |id, series| {
+        let mut task = leader_task(id, "https://helper.example/").unwrap();
+        task.aggregator.series = Some(EntryId::new([series; 32]));
+        task.aggregator.tokens = Some(Arc::new(AnyToken));
+        task
+    };
+    registry.add(round(1, 8)).unwrap();
+    let refused = registry.add(round(2, 9)).unwrap_err().to_string();
+    assert!(refused.contains("forget_tasks"), "{refused}");
+    // No token is checked, so no spent token was forgotten.
+    let unchecked = || {
+        let mut task = round(3, 9);
+        task.aggregator.tokens = None;
+        task
+    };
+    registry.add(unchecked()).unwrap();
+    assert_eq!(round(1, 8).aggregator().replay_scope(), ReplayScope::Series(TaskId::new([8; 32])));
+    assert_eq!(unchecked().aggregator().replay_scope(), ReplayScope::Bucket);
 }
 
 #[test]

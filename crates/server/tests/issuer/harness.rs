@@ -11,7 +11,7 @@ use sotto_crypto::note::NoteKey;
 use sotto_crypto::rate_limited::{CLIENT_CONTEXT, issuer_origin_alias};
 use sotto_server::{AuthToken, EncapsulationKeys, Issuer, IssuerAttester, IssuerConfig};
 use sotto_store::IssuerDb;
-use sotto_testing::asking::{Asked, ask};
+use sotto_testing::asking::{Asked, ask, ask_for};
 use sotto_testing::keys::{key, keypair, rng, signer};
 use sotto_testing::log::note;
 use sotto_wire::recipe::{EndorsedKey, TokenKeyRequest};
@@ -102,6 +102,7 @@ pub(crate) fn request(nonce: &str) -> TokenKeyRequest {
         role: Role::Leader,
         expires: now() + 3600,
         nonce: format!("nonce-of-a-request-{nonce}"),
+        participations: None,
     }
 }
 
@@ -127,6 +128,13 @@ impl Device {
 
     pub(crate) fn ask(&self, key: &EndorsedKey, seed: u64) -> Asked {
         ask(&self.client, &token_key(key), &self.config, &mut rng(seed))
+    }
+
+    /// For a participation in a series.
+    pub(crate) fn ask_for(&self, key: &EndorsedKey, participation: u32, seed: u64) -> Asked {
+        let key = token_key(key);
+        let origin = key.participation_name(participation);
+        ask_for(&self.client, &key, &origin, &self.config, &mut rng(seed))
     }
 
     /// Checks an answer as the device and its attester do. Returns the alias that the attester

@@ -190,13 +190,60 @@ async fn restarts_and_crashes_keep_keys_and_burn_nothing() {
     server.stopped().await;
 }
 
+/// One key, an origin for each participation, across a restart and until it is deleted.
+#[tokio::test]
+async fn a_series_has_one_key_and_an_origin_for_each_participation() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = || {
+        let mut settings = config();
+        settings.rules.max_live_keys = 2;
+        settings
+    };
+    let server = Server::start(folder.path(), settings()).await;
+    let series = TokenKeyRequest { participations: Some(3), ..request("series") };
+    let key = server.key(&series).await;
+    assert_eq!(server.key(&series).await, key);
+    assert_eq!(server.metric("sotto_issuer_keys").await, Some(1), "keys are counted, not origins");
+    let plain = server.key(&request("series")).await;
+    assert_ne!(plain.public_key, key.public_key);
+    let full = server.ask_for_keys(signed(&request("third"), &author())).await;
+    assert_eq!(full.status(), StatusCode::TOO_MANY_REQUESTS);
+
+    let device = Device::new(1);
+    let aliases = async |server: &Server, seed: u64| {
+        let asked: Vec<_> = (0..3).map(|number| device.ask_for(&key, number, seed)).collect();
+        let bodies: Vec<_> = asked.iter().map(|asked| asked.body.clone()).collect();
+        let answers = server.batch(&bodies).await;
+        let aliases = asked.iter().zip(&answers);
+        aliases.map(|(asked, answer)| device.finish_answer(&key, asked, answer)).collect::<Vec<_>>()
+    };
+    let before = aliases(&server, 2).await;
+    assert!(before[0] != before[1] && before[1] != before[2] && before[0] != before[2]);
+    let unknown = [
+        device.ask_for(&key, 3, 3).body,
+        device.ask(&key, 4).body,
+        device.ask_for(&plain, 0, 5).body,
+    ];
+    let refused = server.batch(&unknown).await;
+    assert!(refused.iter().all(|answer| *answer == IssuerAnswer::Refused { status: 400 }));
+    let unknown = "sotto_issuer_refused_total{reason=\"unknown_origin\"}";
+    assert_eq!(server.metric(unknown).await, Some(3));
+    server.stopped().await;
+
+    let server = Server::start(folder.path(), settings()).await;
+    assert_eq!(aliases(&server, 6).await, before, "the secrets are the same");
+    assert_eq!(server.metric("sotto_issuer_keys").await, Some(2));
+    server.stopped().await;
+}
+
 #[tokio::test]
 async fn nothing_is_issued_after_expiry_and_the_keys_go() {
     let folder = tempfile::tempdir().unwrap();
     let (key, other) = (IssuerKey::generate().unwrap(), IssuerKey::generate().unwrap());
     // From here on the clock matters: the keys have been made, and one lives only for a few
     // seconds.
-    let short = TokenKeyRequest { expires: now() + 4, ..request("short") };
+    let (expires, participations) = (now() + 4, Some(2));
+    let short = TokenKeyRequest { expires, participations, ..request("short") };
     let long = request("long");
     let db = IssuerDb::open(folder.path()).unwrap();
     let [short_key, long_key] = [(key, &short), (other, &long)].map(|(key, request)| {
@@ -206,14 +253,15 @@ async fn nothing_is_issued_after_expiry_and_the_keys_go() {
             request.expires,
             &[0; 64],
         );
-        let origin = Origin::new(key, Secret::new([1; 32]), Moment(request.expires)).into();
+        let origin = Origin::new(key, Secret::new([1; 32]), Moment(request.expires));
+        let origin = origin.with_participations(request.participations).into();
         db.insert(&RecipeKey { request: request.clone(), origin }).unwrap();
         shown
     });
     drop(db);
     let server = Server::start(folder.path(), config()).await;
     let device = Device::new(1);
-    let asked = device.ask(&short_key, 2);
+    let asked = device.ask_for(&short_key, 1, 2);
     let answer = server.batch(std::slice::from_ref(&asked.body)).await;
     assert!(matches!(answer[0], IssuerAnswer::Issued { .. }));
     while now() < short.expires {

@@ -3,6 +3,7 @@
 use reqwest::{Method, StatusCode};
 use sotto_wire::{BatchMode, Duration as Units, Interval, MediaType, Query, Time};
 
+use crate::background::PATIENCE;
 use crate::server::harness::{COLLECTOR_TOKEN, Setup, histogram};
 use crate::server::requests::problem;
 
@@ -36,6 +37,31 @@ async fn too_early_a_question_waits_and_reveals_nothing() {
     pair.upload_all([3]).await;
     let collection = pair.wait(&location, &everything).await;
     assert_eq!(collection.result, histogram(&[1, 1, 1, 2]));
+    pair.stop().await;
+}
+
+/// RFC 7240: a collector that prefers to wait need not poll again.
+#[tokio::test]
+async fn a_poll_waits_for_its_result_if_it_prefers_to() {
+    let mut pair = Setup::new(BatchMode::TimeInterval).start().await;
+    pair.upload_all([0, 1, 2, 3]).await;
+    let everything = pair.everything();
+    let location = pair.ask(&everything).await.1.unwrap();
+    let http = pair.http.clone();
+    let poll = |seconds: &str| {
+        let request = http.get(&location).bearer_auth(COLLECTOR_TOKEN);
+        request.header("prefer", format!("respond-async, wait={seconds}")).send()
+    };
+    let early = poll("0").await.unwrap();
+    assert_eq!(early.status(), StatusCode::ACCEPTED);
+    assert_eq!(early.headers()["preference-applied"], "wait");
+    // A wish that cannot be read is none.
+    assert_eq!(poll("long").await.unwrap().headers().get("preference-applied"), None);
+    let waiting = tokio::spawn(poll("20"));
+    pair.upload_all([3]).await;
+    let answer = tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert!(!answer.bytes().await.unwrap().is_empty());
     pair.stop().await;
 }
 

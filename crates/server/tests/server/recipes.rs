@@ -192,7 +192,7 @@ pub(crate) fn answer(world: &PublicLog, bucket: i64) -> Vec<Pending> {
     let mut watch = Watch::new(world.files.copy());
     watch.refresh(&world.trust(), moment()).unwrap();
     let attributes: Attributes = [("bucket".to_owned(), AttributeValue::Int(bucket))].into();
-    let host = Host { conditions_met: true, attributes: &attributes };
+    let host = Host { conditions_met: true, attributes: &attributes, learner: None };
     let mut rng = ChaCha20Rng::seed_from_u64(DEVICES.fetch_add(1, Ordering::Relaxed));
     let mut state = MemoryState::default();
     pass(&mut state, &mut watch, &world.trust(), &host, moment(), &mut rng).unwrap();

@@ -93,7 +93,7 @@ pub(super) fn open(
                 .into(),
         ));
     }
-    let mut writer = schema::open_database(&path, options.cache_bytes, VERSION, TABLES, None)?;
+    let mut writer = schema::open_database(&path, options.cache_bytes, VERSION, TABLES, &[])?;
     let stored: Option<Stored> = read(&writer)?;
     let mut file = match (known, &stored) {
         (Some(file), Some(stored)) if file.secret.mark() == stored.mark => file,

@@ -166,7 +166,7 @@ impl State {
         let collection = self.held_collection(lease)?;
         collection.state = CollectionState::Finished(release.response);
         collection.hold = Hold::default();
-        self.tasks.entry(task_id).or_default().collect(&selector);
+        self.collect(task_id, &selector);
         self.owe(task_id, release.receipt);
         Ok(())
     }

@@ -7,7 +7,7 @@ use sotto_protocol::helper::HelperOutcome;
 use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
-use super::{MemoryStore, Response, id_key, is_in};
+use super::{MemoryStore, Response, State, id_key, is_in};
 use crate::outcome::check_helper;
 use crate::{Batch, Committed, HelperStore, Release, Result};
 
@@ -26,11 +26,12 @@ impl HelperStore for MemoryStore {
         reports: Vec<(Bucket, ReportId)>,
     ) -> Result<Vec<Option<Rejection>>> {
         let mut state = self.lock();
-        let task = state.tasks.entry(task_id).or_default();
+        let State { tasks, report_ids, .. } = &mut *state;
+        let task = tasks.entry(task_id).or_default();
         let verdict = |(bucket, report_id): &(Bucket, ReportId)| {
             if task.is_collected(bucket) {
                 Some(Rejection::BatchCollected)
-            } else if task.report_ids.contains(&id_key(scope, bucket, *report_id)) {
+            } else if report_ids.contains(&id_key(task_id, scope, bucket, *report_id)) {
                 Some(Rejection::ReportReplayed)
             } else {
                 None
@@ -47,20 +48,21 @@ impl HelperStore for MemoryStore {
     ) -> Result<Committed> {
         check_helper(&outcome)?;
         let mut state = self.lock();
-        let task = state.tasks.entry(task_id).or_default();
+        let State { tasks, report_ids, .. } = &mut *state;
+        let task = tasks.entry(task_id).or_default();
         if let Some(response) = task.responses.get(&digest) {
             return Ok(Committed::Already(response.body.clone()));
         }
         let mut new_ids = HashSet::new();
         let all_new = outcome.reports.iter().all(|(bucket, report_id)| {
-            let id = id_key(outcome.scope, bucket, *report_id);
-            !task.report_ids.contains(&id) && new_ids.insert(id)
+            let id = id_key(task_id, outcome.scope, bucket, *report_id);
+            !report_ids.contains(&id) && new_ids.insert(id)
         });
         if !all_new || outcome.buckets.keys().any(|bucket| task.is_collected(bucket)) {
             return Ok(Committed::Conflict);
         }
         task.add(&outcome.buckets)?;
-        task.report_ids.extend(new_ids);
+        report_ids.extend(new_ids);
         task.count_rejections(&outcome.rejections);
         let buckets = outcome.buckets.into_keys().collect();
         task.responses.insert(digest, Response { body: outcome.response, buckets });
@@ -104,9 +106,9 @@ impl HelperStore for MemoryStore {
             return Ok(Committed::Conflict);
         }
         task.responses.retain(|_, r| !r.buckets.iter().any(|bucket| is_in(bucket, &selector)));
-        task.collect(&selector);
         let response = Response { body: release.response, buckets: Vec::new() };
         task.responses.insert(digest, response);
+        state.collect(task_id, &selector);
         state.owe(task_id, release.receipt);
         Ok(Committed::Done)
     }

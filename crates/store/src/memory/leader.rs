@@ -206,8 +206,7 @@ impl LeaderStore for MemoryStore {
             let is_requeued = outcome.requeue.contains(&index);
             let bucket = job.bucket_of(report);
             if is_requeued || outcome.unspent.contains(&index) {
-                let task = state.tasks.entry(task_id).or_default();
-                task.report_ids.remove(&id_key(job.scope, &bucket, report.report_id));
+                state.report_ids.remove(&id_key(task_id, job.scope, &bucket, report.report_id));
             }
             if is_requeued {
                 let time = job.batch_id.is_none().then_some(report.time);
@@ -375,7 +374,7 @@ impl State {
             };
             let reason = if !admitted {
                 Rejection::BatchCollected
-            } else if !task.report_ids.insert(id_key(job.scope, &bucket, report_id)) {
+            } else if !self.report_ids.insert(id_key(job.task_id, job.scope, &bucket, report_id)) {
                 Rejection::ReportReplayed
             } else {
                 kept.push(JobReport { position, time, report_id });

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use sotto_protocol::{Bucket, ReplayScope};
+use sotto_protocol::Bucket;
 use sotto_wire::{BatchId, TaskId};
 
 use super::frame::StoreId;
 use super::intervals::IntervalSet;
 use super::log::{Log, Position};
 use super::recovery::Known;
+use super::tasks::Ids;
 use super::worker;
 use super::writer::Writer;
 use super::{public_log, ranges, receipts, schema, tasks};
@@ -54,7 +55,7 @@ const NO_TASK: i64 = 0;
 #[derive(Clone, Debug)]
 pub(super) struct LiveJob {
     pub(super) task: i64,
-    pub(super) scope: ReplayScope,
+    pub(super) ids: Ids,
     pub(super) report_count: u64,
     pub(super) touches: Touches,
     pub(super) segments: BTreeSet<u32>,

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use rusqlite::{Connection, params};
 use sotto_protocol::leader::aggregate::{FormedBatch, FormedJob, FormedJobs};
-use sotto_protocol::{Bucket, Rejection, Rejections, ReplayScope};
+use sotto_protocol::{Bucket, Rejection, Rejections};
 use sotto_wire::{TaskId, Time};
 
 use super::buckets;
@@ -18,7 +18,7 @@ use super::db::{Db, LiveJob, Touches};
 use super::entries::Entry;
 use super::log::{Part, Position, Waiting};
 use super::ranges::{self, Standing};
-use super::tasks::{self, Scope};
+use super::tasks::{self, Ids};
 use crate::{Fixed, Result, StoreError};
 
 impl Db {
@@ -166,7 +166,8 @@ fn fix_job(
     });
     let entries: Vec<Entry> = entries.collect::<Result<_>>()?;
     let mut here = Rejections::default();
-    let kept = reserve(conn, task, job, &entries, &mut here)?;
+    let ids = Ids::ensure(conn, task, job.scope)?;
+    let kept = reserve(conn, task, ids, job, &entries, &mut here)?;
     tasks::count_rejections(conn, task, &here)?;
     for (reason, count) in here.iter() {
         struck.add_many(reason, count);
@@ -203,37 +204,38 @@ fn fix_job(
             task,
             job.now.0 as i64,
             batch_id,
-            job.scope == ReplayScope::Task,
+            ids.to_sql(),
             report_count as i64,
             segment_bytes,
             times,
             reports
         ])?;
-    Ok(Some(LiveJob { task, scope: job.scope, report_count, touches, segments }))
+    Ok(Some(LiveJob { task, ids, report_count, touches, segments }))
 }
 
 /// Takes the ids of a job's reports and returns the reports that stay, in order.
 fn reserve(
     conn: &Connection,
     task: i64,
+    ids: Ids,
     job: &FormedJob,
     entries: &[Entry],
     struck: &mut Rejections,
 ) -> Result<Vec<Entry>> {
     // Neighbouring ids share pages. The sort is stable: of two copies, the first to arrive stays.
-    // Where the scope is the task, the timestamp is not part of the order, or it would decide
+    // Where the scope is wider, the timestamp is not part of the order, or it would decide
     // between them.
     let bucket_of = |entry: &Entry| match job.batch {
         FormedBatch::TimeInterval => Bucket::Time(entry.time),
         FormedBatch::LeaderSelected { if_none_open, .. } => Bucket::Batch(if_none_open),
     };
-    let scope_of = |entry: &Entry| Scope::of(job.scope, &bucket_of(entry));
     let mut order: Vec<(usize, &Entry)> = entries.iter().enumerate().collect();
-    order.sort_by_key(|(_, entry)| (scope_of(entry), entry.report_id));
+    order.sort_by_key(|(_, entry)| (ids.scope(&bucket_of(entry)), entry.report_id));
     let mut keep = vec![false; entries.len()];
     let mut standings: HashMap<Time, Standing> = HashMap::new();
     for (index, entry) in order {
-        if let Bucket::Time(time) = bucket_of(entry) {
+        let bucket = bucket_of(entry);
+        if let Bucket::Time(time) = bucket {
             let standing = match standings.entry(time) {
                 hash_map::Entry::Occupied(known) => *known.get(),
                 hash_map::Entry::Vacant(new) => *new.insert(ranges::standing(conn, task, time)?),
@@ -243,7 +245,7 @@ fn reserve(
                 continue;
             }
         }
-        if tasks::take_id(conn, task, scope_of(entry), &entry.report_id)? {
+        if tasks::take_id(conn, ids, &bucket, &entry.report_id)? {
             keep[index] = true;
         } else {
             struck.add(Rejection::ReportReplayed);

@@ -9,7 +9,7 @@ use sotto_protocol::{Bucket, Digest, Rejection, ReplayScope};
 use sotto_wire::{BatchSelector, ReportId, ReportIdChecksum, TaskId};
 
 use super::db::Db;
-use super::tasks::Scope;
+use super::tasks::{Ids, Scope};
 use super::{buckets, ranges, receipts, tasks};
 use crate::outcome::{aggregated, check_helper};
 use crate::{Batch, Committed, Release, Result};
@@ -34,21 +34,25 @@ pub(super) fn spent_reports(
     reports: &[(Bucket, ReportId)],
 ) -> Result<Vec<Option<Rejection>>> {
     let mut verdicts = vec![None; reports.len()];
-    let Some(task) = tasks::number(conn, task_id)? else { return Ok(verdicts) };
     // One consistent view of the database for all, in key order.
     let tx = conn.unchecked_transaction()?;
+    let task = tasks::number(&tx, task_id)?;
+    let Some(ids) = Ids::find(&tx, task, scope)? else { return Ok(verdicts) };
     let mut order: Vec<usize> = (0..reports.len()).collect();
-    order.sort_unstable_by_key(|index| key(scope, &reports[*index]));
+    order.sort_unstable_by_key(|index| key(ids, &reports[*index]));
     let mut collected: HashMap<Bucket, bool> = HashMap::new();
     for index in order {
         let (bucket, report_id) = &reports[index];
         let is_collected = match collected.entry(*bucket) {
             Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => *new.insert(buckets::is_collected(&tx, task, bucket)?),
+            Entry::Vacant(new) => *new.insert(match task {
+                Some(task) => buckets::is_collected(&tx, task, bucket)?,
+                None => false,
+            }),
         };
         verdicts[index] = if is_collected {
             Some(Rejection::BatchCollected)
-        } else if tasks::is_taken(&tx, task, Scope::of(scope, bucket), report_id)? {
+        } else if tasks::is_taken(&tx, ids, bucket, report_id)? {
             Some(Rejection::ReportReplayed)
         } else {
             None
@@ -89,11 +93,11 @@ impl Db {
                 return Ok(Committed::Conflict);
             }
         }
-        let mut ids: Vec<(Scope, ReportId)> =
-            outcome.reports.iter().map(|report| key(outcome.scope, report)).collect();
-        ids.sort_unstable();
-        for (scope, report_id) in ids {
-            if !tasks::take_id(&tx, task, scope, &report_id)? {
+        let ids = Ids::ensure(&tx, task, outcome.scope)?;
+        let mut reports: Vec<_> = outcome.reports.iter().collect();
+        reports.sort_unstable_by_key(|report| key(ids, report));
+        for (bucket, report_id) in reports {
+            if !tasks::take_id(&tx, ids, bucket, report_id)? {
                 return Ok(Committed::Conflict);
             }
         }
@@ -161,8 +165,8 @@ impl Db {
 }
 
 /// The key of a report's id. Neighbouring keys share pages.
-fn key(scope: ReplayScope, (bucket, report_id): &(Bucket, ReportId)) -> (Scope, ReportId) {
-    (Scope::of(scope, bucket), *report_id)
+fn key(ids: Ids, (bucket, report_id): &(Bucket, ReportId)) -> (Scope, ReportId) {
+    (ids.scope(bucket), *report_id)
 }
 
 /// Deletes the responses of all jobs that touched a batch. The leader asks for a batch only after

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 use sotto_protocol::leader::aggregate::LeaderOutcome;
-use sotto_protocol::{Bucket, Digest, Moment, Rejection, Rejections, ReplayScope};
+use sotto_protocol::{Bucket, Digest, Moment, Rejection, Rejections};
 use sotto_wire::{BatchId, TaskId};
 
 use super::db::{Db, LiveJob, Touches};
 use super::entries::Entry;
 use super::fixing::insert_requeued;
 use super::log::Position;
-use super::tasks::Scope;
+use super::tasks::Ids;
 use super::{buckets, reader, tasks};
 use crate::clock::milliseconds;
 use crate::outcome::check_leader;
@@ -24,7 +24,7 @@ pub(super) type PickedJob = (LeasedJob, Vec<Position>);
 /// All jobs, in their in-memory form.
 pub(super) fn load(conn: &Connection) -> Result<Queue<LiveJob>> {
     let mut statement = conn.prepare(
-        "SELECT job, task, batch_id, report_count, segments, times, is_task_scope, task_id
+        "SELECT job, task, batch_id, report_count, segments, times, ids, task_id
          FROM jobs JOIN tasks USING (task)",
     )?;
     let mut rows = statement.query([])?;
@@ -38,9 +38,10 @@ pub(super) fn load(conn: &Connection) -> Result<Queue<LiveJob>> {
                 times.as_chunks().0.iter().map(|time| u64::from_le_bytes(*time)).collect(),
             ),
         };
+        let task = row.get(1)?;
         let job = LiveJob {
-            task: row.get(1)?,
-            scope: if row.get(6)? { ReplayScope::Task } else { ReplayScope::Bucket },
+            task,
+            ids: Ids::from_sql(row.get(6)?, task),
             report_count: row.get::<_, i64>(3)? as u64,
             touches,
             segments: segments.as_chunks().0.iter().map(|n| u32::from_le_bytes(*n)).collect(),
@@ -168,7 +169,7 @@ impl Db {
 
 fn release_id(conn: &Connection, job: &LiveJob, entry: &Entry) -> Result<()> {
     let bucket = job.batch_id().map_or(Bucket::Time(entry.time), Bucket::Batch);
-    tasks::release_id(conn, job.task, Scope::of(job.scope, &bucket), &entry.report_id)
+    tasks::release_id(conn, job.ids, &bucket, &entry.report_id)
 }
 
 fn delete_job(conn: &Connection, lease: Lease) -> Result<()> {

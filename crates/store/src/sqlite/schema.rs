@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{Result, StoreError};
 
 /// Incremented with every change to the tables.
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 
 /// Small, because report ids are random: each new one dirties its own leaf, so every id costs the
 /// write of a page.
@@ -107,7 +107,7 @@ CREATE TABLE jobs (
     task INTEGER NOT NULL,
     now INTEGER NOT NULL,
     batch_id BLOB,
-    is_task_scope INTEGER NOT NULL,  -- its ids are taken in the whole task
+    ids INTEGER NOT NULL,        -- the task in which its ids are taken; 0: in its timestamps
     digest BLOB,
     report_count INTEGER NOT NULL,
     segments BLOB NOT NULL,      -- distinct, u32 each
@@ -188,8 +188,11 @@ CREATE TABLE receipts (          -- of released batches, for the public log
 CREATE INDEX receipts_owed ON receipts (task_id, due) WHERE is_sent = 0;
 ";
 
-/// From version 5, which knew no receipts.
-const UPGRADE: &str = "
+/// The changes to the tables, each from one version to the next.
+const UPGRADES: [&str; 2] = [FROM_5, FROM_6];
+
+/// Version 5 knew no receipts.
+const FROM_5: &str = "
 CREATE TABLE receipts (
     receipt INTEGER PRIMARY KEY,
     task_id BLOB NOT NULL,
@@ -206,10 +209,16 @@ CREATE TABLE receipts (
 CREATE INDEX receipts_owed ON receipts (task_id, due) WHERE is_sent = 0;
 ";
 
+/// Version 6 knew no series: the ids of a job were taken in its task, or in its timestamps.
+const FROM_6: &str = "
+ALTER TABLE jobs RENAME COLUMN is_task_scope TO ids;
+UPDATE jobs SET ids = task WHERE ids <> 0;
+";
+
 /// Opens the only connection that writes. Creates the tables if there are none, and upgrades those
-/// of the version before.
+/// of the versions before.
 pub(super) fn open_writer(path: &Path, cache_bytes: u64) -> Result<Connection> {
-    open_database(path, cache_bytes, VERSION, TABLES, Some(UPGRADE))
+    open_database(path, cache_bytes, VERSION, TABLES, &UPGRADES)
 }
 
 /// As [`open_writer`], with the tables of another role.
@@ -218,22 +227,20 @@ pub(crate) fn open_database(
     cache_bytes: u64,
     known: i64,
     tables: &str,
-    upgrade: Option<&str>,
+    upgrades: &[&str],
 ) -> Result<Connection> {
     let mut conn = Connection::open(path)?;
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let change = match version {
-        0 => Some(tables),
-        _ if version == known - 1 => upgrade,
-        _ => None,
-    };
-    if version != known && change.is_none() {
+    let behind = usize::try_from(known - version).ok();
+    let upgrades = behind.and_then(|behind| upgrades.get(upgrades.len().checked_sub(behind)?..));
+    let change = if version == 0 { Some(tables.to_owned()) } else { upgrades.map(<[_]>::concat) };
+    let Some(change) = change else {
         return Err(StoreError::Backend(format!(
             "{} has schema version {version}, this program knows {known}: open it with the \
              program that wrote it, or start with an empty directory",
             path.display()
         )));
-    }
+    };
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     conn.pragma_update(None, "synchronous", "FULL")?;
@@ -241,9 +248,9 @@ pub(crate) fn open_database(
     conn.pragma_update(None, "wal_autocheckpoint", WAL_BYTES / PAGE_BYTES)?;
     conn.pragma_update(None, "journal_size_limit", i64::from(WAL_BYTES))?;
     bound(&conn, cache_bytes)?;
-    if let Some(change) = change {
+    if version != known {
         let tx = conn.transaction()?;
-        tx.execute_batch(change)?;
+        tx.execute_batch(&change)?;
         tx.pragma_update(None, "user_version", known)?;
         tx.commit()?;
     }
@@ -281,12 +288,12 @@ impl From<rusqlite::Error> for StoreError {
 #[cfg(test)]
 mod tests {
     use rusqlite::params;
-    use sotto_protocol::Moment;
     use sotto_protocol::receipt::Released;
     use sotto_protocol::recipe::windows::Span;
+    use sotto_protocol::{Moment, ReplayScope};
     use sotto_wire::{EntryId, TaskId};
 
-    use super::super::{receipts, tasks};
+    use super::super::{jobs, receipts, tasks};
     use super::*;
     use crate::StoredTask;
 
@@ -310,14 +317,26 @@ mod tests {
     }
 
     #[test]
-    fn the_version_before_is_upgraded_to_the_same_tables() {
-        let (before, _) = TABLES.split_once("CREATE TABLE receipts").unwrap();
+    fn versions_before_are_upgraded_to_the_same_tables() {
+        let start = TABLES.find("    ids INTEGER NOT NULL").unwrap();
+        let line = TABLES[start..].lines().next().unwrap();
+        let of_6 = TABLES.replace(line, "    is_task_scope INTEGER NOT NULL,");
+        let (of_5, _) = of_6.split_once("CREATE TABLE receipts").unwrap();
+        upgrade_from(5, of_5);
+        upgrade_from(6, &of_6);
+    }
+
+    fn upgrade_from(version: i64, tables: &str) {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
-        let conn = open_database(&old, 1 << 20, VERSION - 1, before, None).unwrap();
+        let conn = open_database(&old, 1 << 20, version, tables, &[]).unwrap();
         let task_id = TaskId::new([7; 32]);
+        conn.execute("INSERT INTO tasks VALUES (12, x'00', NULL, NULL, NULL)", []).unwrap();
         let insert = "INSERT INTO tasks (task_id, recipe, audience) VALUES (?1, ?2, 9)";
         conn.execute(insert, params![task_id.as_bytes(), [1_u8, 2]]).unwrap();
+        let job = "INSERT INTO jobs VALUES (?1, 13, 0, NULL, ?2, NULL, 1, x'', x'', x'')";
+        conn.execute(job, [3, 0]).unwrap();
+        conn.execute(job, [4, 1]).unwrap();
         drop(conn);
         let describe = |conn: &Connection| -> Vec<(String, Option<String>)> {
             let mut statement = conn
@@ -333,6 +352,9 @@ mod tests {
         let upgraded = open_writer(&old, 1 << 20).unwrap();
         let recipe = StoredTask::Recipe { json: vec![1, 2], audience: Some(9) };
         assert_eq!(tasks::stored(&upgraded).unwrap(), [(task_id, recipe)]);
+        let ids = |scope| tasks::Ids::find(&upgraded, Some(13), scope).unwrap().unwrap();
+        let loaded: Vec<_> = jobs::load(&upgraded).unwrap().iter().map(|job| job.ids).collect();
+        assert_eq!(loaded, [ReplayScope::Bucket, ReplayScope::Task].map(ids));
         assert_eq!(describe(&upgraded), describe(&open_writer(&new, 1 << 20).unwrap()));
         let released = Released {
             recipe: EntryId::new([1; 32]),

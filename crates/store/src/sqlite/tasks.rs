@@ -1,9 +1,9 @@
 //! Tasks, their totals and their report ids.
 //!
-//! **The scope of a report id** is the timestamp or the whole task; [`ReplayScope`] says which and
-//! why. The ids of a timestamp are deleted with its collected bucket. Those of a whole task are
-//! stored outside all timestamps, so that no collection can touch them, and stay until the task is
-//! forgotten.
+//! **The scope of a report id** is the timestamp, the whole task or a series; [`ReplayScope`] says
+//! which and why. The ids of a timestamp are deleted with its collected bucket. Those of a whole task
+//! are stored outside all timestamps, so that no collection can touch them, and stay until the task
+//! is forgotten. Those of a series belong to a task that is the series itself, and has nothing else.
 
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -16,18 +16,58 @@ use crate::{Counters, Result, StoreError, StoredTask};
 /// The code under which aggregated reports are counted; no rejection has it.
 const AGGREGATED: i64 = 0;
 
-/// Where a report id must be unique.
+/// Where within a task a report id must be unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
     Time(i64),
     WholeTask,
 }
 
-impl Scope {
-    pub(super) fn of(scope: ReplayScope, bucket: &Bucket) -> Self {
-        match (scope, bucket) {
-            (ReplayScope::Bucket, Bucket::Time(time)) => Self::Time(time.as_units() as i64),
-            _ => Self::WholeTask,
+/// Among which ids those of a task's reports must be new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ids {
+    /// The number of the task, or of its series.
+    task: i64,
+    /// Whether only those of the same timestamp count.
+    is_narrow: bool,
+}
+
+impl Ids {
+    /// For a task that has this number. Gives its series a number if it has none.
+    pub(super) fn ensure(conn: &Connection, task: i64, scope: ReplayScope) -> Result<Self> {
+        let series = match scope {
+            ReplayScope::Series(series) => Some(ensure(conn, &series)?),
+            _ => None,
+        };
+        Ok(Self { task: series.unwrap_or(task), is_narrow: scope == ReplayScope::Bucket })
+    }
+
+    /// For a task that may have a number. `None` if no such id was ever taken.
+    pub(super) fn find(
+        conn: &Connection,
+        task: Option<i64>,
+        scope: ReplayScope,
+    ) -> Result<Option<Self>> {
+        let task = match scope {
+            ReplayScope::Series(series) => number(conn, &series)?,
+            _ => task,
+        };
+        Ok(task.map(|task| Self { task, is_narrow: scope == ReplayScope::Bucket }))
+    }
+
+    /// As the table of jobs holds it: 0, which no task has, if timestamps count.
+    pub(super) fn to_sql(self) -> i64 {
+        if self.is_narrow { 0 } else { self.task }
+    }
+
+    pub(super) fn from_sql(stored: i64, task: i64) -> Self {
+        Self { task: if stored == 0 { task } else { stored }, is_narrow: stored == 0 }
+    }
+
+    pub(super) fn scope(self, bucket: &Bucket) -> Scope {
+        match bucket {
+            Bucket::Time(time) if self.is_narrow => Scope::Time(time.as_units() as i64),
+            _ => Scope::WholeTask,
         }
     }
 }
@@ -170,37 +210,37 @@ pub(super) fn counters(conn: &Connection, task_id: &TaskId) -> Result<Counters> 
 /// Takes an id. Returns whether it was free.
 pub(super) fn take_id(
     conn: &Connection,
-    task: i64,
-    scope: Scope,
+    ids: Ids,
+    bucket: &Bucket,
     report_id: &ReportId,
 ) -> Result<bool> {
     let mut statement =
         conn.prepare_cached("INSERT OR IGNORE INTO report_ids VALUES (?1, ?2, ?3)")?;
-    Ok(statement.execute(params![task, scope, report_id.as_bytes()])? == 1)
+    Ok(statement.execute(params![ids.task, ids.scope(bucket), report_id.as_bytes()])? == 1)
 }
 
 pub(super) fn is_taken(
     conn: &Connection,
-    task: i64,
-    scope: Scope,
+    ids: Ids,
+    bucket: &Bucket,
     report_id: &ReportId,
 ) -> Result<bool> {
     let mut statement = conn.prepare_cached(
         "SELECT 1 FROM report_ids WHERE task = ?1 AND scope = ?2 AND report_id = ?3",
     )?;
-    Ok(statement.exists(params![task, scope, report_id.as_bytes()])?)
+    Ok(statement.exists(params![ids.task, ids.scope(bucket), report_id.as_bytes()])?)
 }
 
 pub(super) fn release_id(
     conn: &Connection,
-    task: i64,
-    scope: Scope,
+    ids: Ids,
+    bucket: &Bucket,
     report_id: &ReportId,
 ) -> Result<()> {
     conn.prepare_cached(
         "DELETE FROM report_ids WHERE task = ?1 AND scope = ?2 AND report_id = ?3",
     )?
-    .execute(params![task, scope, report_id.as_bytes()])?;
+    .execute(params![ids.task, ids.scope(bucket), report_id.as_bytes()])?;
     Ok(())
 }
 

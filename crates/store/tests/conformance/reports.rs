@@ -42,8 +42,26 @@ pub(crate) fn token_task(number: u8) -> TaskId {
     TaskId::new([0x40 | number; 32])
 }
 
+/// A round of a series with tokens: an id must be unique in all its rounds. A leader-selected one if
+/// the series is even.
+pub(crate) fn round_task(series: u8, number: u8) -> TaskId {
+    let mode = if series.is_multiple_of(2) { 0x80 } else { 0 };
+    let mut bytes = [0x20 | mode | series; 32];
+    bytes[31] = number;
+    TaskId::new(bytes)
+}
+
+/// The task that holds the ids of a series.
+pub(crate) fn series_of(round: &TaskId) -> TaskId {
+    TaskId::new([0x10 | round.as_bytes()[0]; 32])
+}
+
 pub(crate) fn replay_scope(task_id: &TaskId) -> ReplayScope {
-    if task_id.as_bytes()[0] & 0xc0 == 0 { ReplayScope::Bucket } else { ReplayScope::Task }
+    match task_id.as_bytes()[0] {
+        first if first & 0x20 != 0 => ReplayScope::Series(series_of(task_id)),
+        first if first & 0xc0 == 0 => ReplayScope::Bucket,
+        _ => ReplayScope::Task,
+    }
 }
 
 pub(crate) fn batch_mode(task_id: &TaskId) -> BatchMode {

@@ -68,8 +68,17 @@ pub(crate) fn recipe(mode: BatchMode, asked: Asked, name: &str) -> Recipe {
 
 /// A token for `role` under a recipe, as a device gets it.
 pub(crate) fn token(recipe: &Recipe, role: Role, nonce: &[u8; 32], rng: &mut ChaCha20Rng) -> Token {
+    signed_on(&TokenTerms::of(recipe, role).unwrap().unwrap(), role, nonce, rng)
+}
+
+/// A token on these terms.
+pub(crate) fn signed_on(
+    terms: &TokenTerms,
+    role: Role,
+    nonce: &[u8; 32],
+    rng: &mut ChaCha20Rng,
+) -> Token {
     let key = token_key(if role == Role::Leader { LEADER_KEY } else { HELPER_KEY });
-    let terms = TokenTerms::of(recipe, role).unwrap().unwrap();
     signed(key, key.token_key().id(), nonce, terms.challenge_digest(), rng)
 }
 

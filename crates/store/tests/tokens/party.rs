@@ -48,15 +48,8 @@ pub(crate) struct Party {
 impl Party {
     pub(crate) fn new(kind: Kind, role: Role, recipe: &Recipe, collector: &HpkeKeypair) -> Self {
         let pair = keypair(if role == Role::Leader { 1 } else { 2 });
-        let terms = TokenTerms::of(recipe, role);
-        let task = AggregatorTask {
-            taskprov: true,
-            tokens: terms.map(|terms| terms.unwrap().verifier().unwrap()),
-            release: ReleaseRules::of(recipe, None),
-            ..aggregator_task(&derive_task(recipe).unwrap(), role, collector)
-        };
         let mut party = Self {
-            task,
+            task: task_of(role, recipe, collector),
             keys: HpkeKeyring::new(std::slice::from_ref(&pair)).unwrap(),
             pair,
             kind,
@@ -70,6 +63,11 @@ impl Party {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &**self.store.as_ref().unwrap()
+    }
+
+    /// From now on it serves another recipe, with the same store.
+    pub(crate) fn serve(&mut self, recipe: &Recipe, collector: &HpkeKeypair) {
+        self.task = task_of(self.task.role, recipe, collector);
     }
 
     /// The process ends without warning and starts again. A memory store cannot restart: only its
@@ -109,5 +107,16 @@ impl Party {
         let (task_id, scope) = (*self.task.task.id(), self.task.replay_scope());
         let spent = block_on(self.store().spent_reports(task_id, scope, named)).unwrap();
         spent[0].is_some()
+    }
+}
+
+fn task_of(role: Role, recipe: &Recipe, collector: &HpkeKeypair) -> AggregatorTask {
+    let terms = TokenTerms::of(recipe, role);
+    AggregatorTask {
+        taskprov: true,
+        tokens: terms.map(|terms| terms.unwrap().verifier().unwrap()),
+        series: recipe.round().map(|_| recipe.series_id()),
+        release: ReleaseRules::of(recipe, None),
+        ..aggregator_task(&derive_task(recipe).unwrap(), role, collector)
     }
 }

@@ -28,18 +28,36 @@ pub(crate) struct World {
     pub(crate) leader: Party,
     pub(crate) helper: Party,
     pub(crate) rng: ChaCha20Rng,
+    collector: HpkeKeypair,
+    kind: Kind,
     /// The leader-selected batches that jobs were for.
     batches: BTreeSet<BatchId>,
 }
 
 impl World {
     pub(crate) fn new(kind: Kind, mode: BatchMode, asked: Asked) -> Self {
-        let recipe = recipe(mode, asked, "tokens");
+        Self::of(kind, recipe(mode, asked, "tokens"))
+    }
+
+    pub(crate) fn of(kind: Kind, recipe: Recipe) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(7);
         let collector = HpkeKeypair::generate(HpkeConfigId::new(3), &mut rng);
         let party = |role| Party::new(kind, role, &recipe, &collector);
         let (leader, helper) = (party(Role::Leader), party(Role::Helper));
-        Self { recipe, leader, helper, rng, batches: BTreeSet::new() }
+        Self { recipe, leader, helper, rng, collector, kind, batches: BTreeSet::new() }
+    }
+
+    /// Both aggregators serve another recipe from now on.
+    pub(crate) fn serve(&mut self, recipe: Recipe) {
+        self.leader.serve(&recipe, &self.collector);
+        self.helper.serve(&recipe, &self.collector);
+        self.recipe = recipe;
+        self.batches.clear();
+    }
+
+    /// A leader that remembers nothing.
+    pub(crate) fn replace_leader(&mut self) {
+        self.leader = Party::new(self.kind, Role::Leader, &self.recipe, &self.collector);
     }
 
     pub(crate) fn task(&self) -> &Task {

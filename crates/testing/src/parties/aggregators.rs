@@ -68,6 +68,7 @@ pub fn aggregator_task(task: &Task, role: Role, collector: &HpkeKeypair) -> Aggr
         collector_hpke_config: collector.config().clone(),
         taskprov: false,
         tokens: None,
+        series: None,
         release: ReleaseRules::default(),
     }
 }

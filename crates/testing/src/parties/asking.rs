@@ -26,6 +26,17 @@ pub fn ask(
     config: &HpkeConfig,
     rng: &mut ChaCha20Rng,
 ) -> Asked {
+    ask_for(client, key, &key.origin_name(), config, rng)
+}
+
+/// The same for another origin of the key: a participation.
+pub fn ask_for(
+    client: &ClientSecret,
+    key: &TokenKey,
+    origin: &str,
+    config: &HpkeConfig,
+    rng: &mut ChaCha20Rng,
+) -> Asked {
     let mut nonce = [0; 32];
     rng.fill_bytes(&mut nonce);
     let input = token_input(TOKEN_TYPE, &nonce, &[9; 32], key.id());
@@ -33,7 +44,7 @@ pub fn ask(
     let inner = InnerTokenRequest {
         token_key_id: key.truncated_id(),
         blinded_msg,
-        padded_origin_name: InnerTokenRequest::pad_origin_name(&key.origin_name()).unwrap(),
+        padded_origin_name: InnerTokenRequest::pad_origin_name(origin).unwrap(),
     };
     let (body, request_blind, response) = seal(client, &inner, config, rng);
     Asked { body, request_blind, input, unblinder, response }

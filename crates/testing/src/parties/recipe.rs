@@ -135,6 +135,7 @@ pub fn recipe_at(name: &str, now: u64) -> Recipe {
         name: name.to_owned(),
         purpose: "How many devices are in each region.".to_owned(),
         author: signer(&key("author.example")),
+        series: None,
         attributes: BTreeMap::from([
             ("region".parse().unwrap(), AttributeType::Int),
             ("tier".parse().unwrap(), AttributeType::String),

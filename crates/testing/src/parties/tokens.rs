@@ -95,11 +95,22 @@ struct Chain {
 
 impl Authority {
     pub fn new() -> Self {
+        Self::making(None)
+    }
+
+    /// The keys of the plan's recipe are for a series with as many participations.
+    pub fn of_series(participations: u32) -> Self {
+        Self::making(Some(participations))
+    }
+
+    fn making(participations: Option<u32>) -> Self {
         let chain = |chain: usize| {
             let numbers = (0..TOKEN_KEY_COUNT).filter(|number| number % 2 == chain);
             let origins = numbers.map(|number| {
                 let key = IssuerKey::from_pkcs8(&token_key(number).to_pkcs8()).unwrap();
-                Origin::new(key, Secret::new([number as u8; 32]), Moment(NOW + 30 * DAY))
+                let secret = Secret::new([number as u8; 32]);
+                let origin = Origin::new(key, secret, Moment(NOW + 30 * DAY));
+                origin.with_participations(participations.filter(|_| number < 2))
             });
             Chain {
                 keyring: EncapsulationKeyring::new(&[encapsulation_key(chain)]).unwrap(),

@@ -14,7 +14,9 @@ use sotto_protocol::device::{
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::log::Reader;
 use sotto_protocol::trust::{PinnedOperator, PinnedServer, TokensFile, Trust, TrustFile};
-use sotto_wire::recipe::{KeySet, PopulationResult, Privacy, Recipe, Targeting, Tokens};
+use sotto_wire::recipe::{
+    KeySet, Participation, PopulationResult, Privacy, Recipe, Round, Series, Targeting, Tokens,
+};
 use sotto_wire::{Entry, EntryId, EntryKind, Role};
 
 use super::keys::{key, rng};
@@ -29,6 +31,8 @@ use crate::arbitrary::TOKEN_KEYS;
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     pub recipe: u64,
+    /// The header of a series, if the recipe is a round.
+    pub header: Option<u64>,
     pub leader: u64,
     pub helper: u64,
     /// Of the leader's and of the helper's tokens.
@@ -87,7 +91,14 @@ impl Plan {
             later: Vec::new(),
             view: at(NOW - HOUR),
             log_key: key(ORIGIN),
-            places: Places { recipe: 5, leader: 2, helper: 3, issuers: None, result: None },
+            places: Places {
+                recipe: 5,
+                header: None,
+                leader: 2,
+                helper: 3,
+                issuers: None,
+                result: None,
+            },
             conditions_met: true,
             attributes: BTreeMap::from([
                 ("region".to_owned(), Value::Int(2)),
@@ -105,10 +116,41 @@ impl Plan {
 
     /// The epsilon that the recipe claims.
     pub fn recipe_epsilon(&self) -> f64 {
+        self.recipe_micro() as f64 / 1e6
+    }
+
+    /// The same in millionths. The recipe must claim one.
+    pub fn recipe_micro(&self) -> u64 {
         match self.recipe.privacy {
-            Privacy::Claim { epsilon_micro, .. } => epsilon_micro as f64 / 1e6,
-            Privacy::InsecureUnbounded => f64::INFINITY,
+            Privacy::Claim { epsilon_micro, .. } => epsilon_micro,
+            Privacy::InsecureUnbounded => panic!("the recipe claims nothing"),
         }
+    }
+
+    /// Makes the recipe the header of a series of so many rounds.
+    pub fn in_series(&mut self, rounds: u64, participation: Participation) {
+        self.recipe.series = Some(Series { rounds, participation, training: None, round: None });
+        if let Privacy::Claim { rounds: claimed, .. } = &mut self.recipe.privacy {
+            *claimed = rounds;
+        }
+        self.reclaim();
+    }
+
+    /// Publishes a round of the recipe at this time, after whatever was published so far. It is the
+    /// recipe in question from then on.
+    pub fn round(&mut self, round: Round, time: u64) -> EntryId {
+        let round = self.recipe.with_round(round).unwrap();
+        let id = round.id();
+        self.publish(recipe_entry(&round), time);
+        id
+    }
+
+    /// Publishes an entry, which is the recipe in question from then on, as a round of the recipe.
+    pub fn publish(&mut self, entry: Vec<u8>, time: u64) {
+        let before: usize = self.later.iter().map(|batch| batch.entries.len()).sum();
+        self.later.push(Batch { entries: vec![entry], times: at(time) });
+        self.places.recipe = 6 + before as u64;
+        self.places.header = Some(5);
     }
 
     /// Asks only the devices that satisfy the result's predicate.
@@ -159,7 +201,8 @@ impl Plan {
             0..=5 => self.recipe.id(),
             index => {
                 let bytes = later.nth(index as usize - 6).unwrap();
-                Entry::parse(bytes).unwrap().id()
+                // What does not parse has no id, and is listed nowhere.
+                Entry::parse(bytes).map_or_else(|_| self.recipe.id(), |entry| entry.id())
             }
         }
     }
@@ -233,7 +276,7 @@ pub type Decision = Result<EntryId, Silence>;
 
 impl World {
     pub fn host(&self) -> Host<'_> {
-        Host { conditions_met: self.conditions_met, attributes: &self.attributes }
+        Host { conditions_met: self.conditions_met, attributes: &self.attributes, learner: None }
     }
 
     /// A device that has known the log since an earlier period.
@@ -259,6 +302,7 @@ impl World {
     pub fn offer(&self) -> Offer {
         Offer {
             recipe: self.evidence(self.places.recipe),
+            header: self.places.header.map(|index| self.evidence(index)),
             leader_keys: self.evidence(self.places.leader),
             helper_keys: self.evidence(self.places.helper),
             leader_issuer_keys: self.places.issuers.map(|[leader, _]| self.evidence(leader)),

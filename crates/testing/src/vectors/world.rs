@@ -102,7 +102,7 @@ impl World {
         let mut origins = Origins::default();
         for (name, place) in optional_fields(file, "origins")? {
             let known = origin(&place, tally)?;
-            origins.insert(Arc::clone(&known.origin));
+            origins.insert(&known.origin);
             known_origins.insert(name.to_owned(), known);
         }
         let (mut encap_keys, mut keypairs, mut openers) = (BTreeMap::new(), Vec::new(), Vec::new());

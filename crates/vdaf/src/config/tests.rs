@@ -11,7 +11,7 @@ fn all() -> [VdafConfig; 8] {
         VdafConfig::multihot_count_vec(1000, 50),
         VdafConfig::l1_bound_sum(1000, 255),
         VdafConfig::pine64(1000, 1 << 15),
-        VdafConfig::pine128(1_000_000, 1 << 63),
+        VdafConfig::pine128(1_000_000, 1 << 58),
     ]
 }
 
@@ -29,7 +29,7 @@ fn binary_encodings() {
         (5, "000003e8000000210000000000000032"),
         (7, "000003e800000000000000ff00000040"),
         (0xFFFF_0064, "000003e800000000000080000000002500000021"),
-        (0xFFFF_0128, "000f4240800000000000000000000074000007a5"),
+        (0xFFFF_0128, "000f424004000000000000000000006b000007a5"),
     ];
     assert_eq!(hex, expected.map(|(vdaf_type, hex)| (vdaf_type, hex.to_owned())));
 }
@@ -171,8 +171,8 @@ fn degenerate_and_enormous_parameters_are_refused() {
         VdafConfig::l1_bound_sum(1 << 18, 1),
         VdafConfig::pine64(0, 1),
         VdafConfig::pine64(1, 0),
-        VdafConfig::pine64(1, (1 << 31) + 1),
-        VdafConfig::pine128(1, (1 << 63) + 1),
+        VdafConfig::pine64(1, (1 << 26) + 1),
+        VdafConfig::pine128(1, (1 << 58) + 1),
         VdafConfig::pine64((1 << 20) + 1, 1),
         VdafConfig::pine64(u32::MAX, u64::MAX),
     ];
@@ -201,8 +201,8 @@ fn degenerate_and_enormous_parameters_are_refused() {
 #[test]
 fn pine_has_a_limit_of_its_own() {
     for (config, element) in [
-        (VdafConfig::pine64(MAX_DIMENSION, 1 << 31), 8),
-        (VdafConfig::pine128(MAX_DIMENSION, 1 << 63), 16),
+        (VdafConfig::pine64(MAX_DIMENSION, 1 << 26), 8),
+        (VdafConfig::pine128(MAX_DIMENSION, 1 << 58), 16),
     ] {
         let sizes = config.build().unwrap().sizes();
         let vector = element * MAX_DIMENSION as usize;

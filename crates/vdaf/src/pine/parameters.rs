@@ -7,9 +7,9 @@ use crate::ConfigError;
 /// The field that PINE's shares are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PineField {
-    /// 2^64 - 2^32 + 1: 8 bytes per element, norms up to 2^31.
+    /// 2^64 - 2^32 + 1: 8 bytes per element, norms up to 2^26.
     Field64,
-    /// Just below 2^128: 16 bytes per element, norms up to 2^63.
+    /// Just below 2^128: 16 bytes per element, norms up to 2^58.
     Field128,
 }
 
@@ -45,11 +45,14 @@ impl PineField {
         [Self::Field64, Self::Field128].into_iter().find(|field| field.vdaf_type() == vdaf_type)
     }
 
-    /// The largest power of two for which the field has room: PINE (paper), figure 1 and lemma 3.3.
+    /// The largest power of two for which a wraparound check catches with probability 1/2: the
+    /// range in which its result may lie must be small beside the root of the modulus, a quarter of
+    /// it at most. A vector whose squared norm wraps around is at least as long as the root, and in
+    /// a range as wide as that its checks may pass: (2^32, 0, ..) always does from 2^29 on.
     pub(crate) fn max_norm_bound(self) -> u64 {
         match self {
-            Self::Field64 => 1 << 31,
-            Self::Field128 => 1 << 63,
+            Self::Field64 => 1 << 26,
+            Self::Field128 => 1 << 58,
         }
     }
 

@@ -125,37 +125,49 @@ fn with_claimed_norm<F: ShareField>(
     instance.shard_encoded(CTX, first, checks, &NONCE, &randomness(&mut rng(2))).unwrap()
 }
 
-fn long_vectors_are_rejected<F: ShareField>(field: PineField) {
-    let bound = 10_000;
-    let instance = instance::<F>(field, 2, bound);
+/// `bound` is even.
+fn long_vectors_are_rejected<F: ShareField>(field: PineField, bound: u64) {
+    let instance = instance::<F>(field, 4, bound);
     let squared = u128::from(bound) * u128::from(bound);
-    // The control: this is how an honest client does it.
-    assert!(accepted(&instance, with_claimed_norm(&instance, &[0, -10_000], [squared, 0])));
-    let shorter = with_claimed_norm(&instance, &[6_000, 7_999], [99_984_000, 16_000]);
-    assert!(!accepted(&instance, shorter), "a norm that is 1 less than the true one");
-
+    let claimed =
+        |value: &[i64], claim| accepted(&instance, with_claimed_norm(&instance, value, claim));
+    // Vectors of the norm `2 half`: all of it in one number, or as much in each, of either sign.
+    let vectors = |half: u64| {
+        let half = half as i64;
+        [[0, -2 * half, 0, 0], [half, -half, -half, half]]
+    };
+    for vector in vectors(bound / 2) {
+        // The control: this is how an honest client does it.
+        assert!(claimed(&vector, [squared, 0]), "{vector:?}");
+        assert!(!claimed(&vector, [squared - 1, 1]), "{vector:?}: the norm is 1 more than it says");
+    }
     // 1.0001 and 1.5 times the bound.
-    for value in [10_001i64, 15_000] {
-        let norm = u128::from(value.unsigned_abs()).pow(2);
-        assert!(instance.shard(CTX, &[0, value], &NONCE, &[0; RAND_LEN]).is_err());
-        let low = |number: u128| number & ((1 << instance.parameters().norm_bits()) - 1);
-        for claim in [
-            // A lie about the norm; the truth, with the negative rest cut off, or with none.
-            [squared, 0],
-            [low(norm), low(squared.wrapping_sub(norm))],
-            [low(norm), 0],
-            [0, squared],
-        ] {
-            let report = with_claimed_norm(&instance, &[0, value], claim);
-            assert!(!accepted(&instance, report), "{value}: {claim:?}");
+    for longer in [bound.div_ceil(10_000), bound / 2] {
+        let half = (bound + longer).div_ceil(2);
+        let norm = 4 * u128::from(half).pow(2);
+        for vector in vectors(half) {
+            assert!(instance.shard(CTX, &vector, &NONCE, &[0; RAND_LEN]).is_err());
+            let low = |number: u128| number & ((1 << instance.parameters().norm_bits()) - 1);
+            for claim in [
+                // A lie about the norm; the truth, with the negative rest cut off, or with none.
+                [squared, 0],
+                [low(norm), low(squared.wrapping_sub(norm))],
+                [low(norm), 0],
+                [0, squared],
+            ] {
+                assert!(!claimed(&vector, claim), "{bound}: {vector:?} as {claim:?}");
+            }
         }
     }
 }
 
 #[test]
 fn a_norm_above_the_bound_is_rejected() {
-    long_vectors_are_rejected::<Goldilocks>(PineField::Field64);
-    long_vectors_are_rejected::<Field128>(PineField::Field128);
+    for bound in [2, 10_000, 1 << 15, 1 << 24, 1 << 26] {
+        long_vectors_are_rejected::<Goldilocks>(PineField::Field64, bound);
+        long_vectors_are_rejected::<Field128>(PineField::Field128, bound);
+    }
+    long_vectors_are_rejected::<Field128>(PineField::Field128, 1 << 48);
 }
 
 /// Bits that are no bits, with a norm that would fit.

@@ -12,6 +12,7 @@ mod place;
 mod query;
 mod randomizer;
 mod read;
+mod series;
 mod tokens;
 mod write;
 
@@ -21,7 +22,7 @@ use thiserror::Error;
 
 use super::{
     Aggregation, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Noise, Parties, Privacy,
-    Probability, Query, Randomizer, Recipe, RecipeVdaf, Sampling, Signer, When, Who,
+    Probability, Query, Randomizer, Recipe, RecipeVdaf, Sampling, Series, Signer, When, Who,
 };
 use crate::{BatchMode, FormatError, Role};
 
@@ -96,6 +97,8 @@ pub struct RecipeDraft {
     pub author: Option<Signer>,
     /// What the expressions may read from a device.
     pub attributes: BTreeMap<AttributeName, AttributeType>,
+    /// The rounds, if there are several.
+    pub series: Option<Series>,
     /// Which devices are asked.
     pub who: Who,
     /// When they may answer, and in which units of time.
@@ -183,6 +186,7 @@ impl RecipeDraft {
             purpose: self.purpose,
             author,
             attributes: self.attributes,
+            series: self.series,
             who: self.who,
             when: self.when,
             sampling: self.sampling,
@@ -209,6 +213,7 @@ impl From<Recipe> for RecipeDraft {
             purpose: recipe.purpose,
             author: Some(recipe.author),
             attributes: recipe.attributes,
+            series: recipe.series,
             who: recipe.who,
             when: recipe.when,
             sampling: recipe.sampling,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     AttributeName, AttributeType, FORMAT_VERSION, Parties, Privacy, Recipe, RecipeVdaf, When,
-    tokens,
+    series, tokens,
 };
 use crate::limits::{
     MAX_ATTRIBUTES, MAX_BUCKETS, MAX_DIMENSION, MAX_ENDPOINT_LEN, MAX_EXPRESSION_LEN, MAX_INTEGER,
@@ -16,7 +16,7 @@ impl Recipe {
     /// Every rule except the total length.
     pub(super) fn check_fields(&self) -> Result<(), FormatError> {
         range("version", self.version, FORMAT_VERSION, FORMAT_VERSION)?;
-        name(&self.name)?;
+        name("name", &self.name)?;
         purpose(&self.purpose)?;
         visible("author.name", self.author.name.as_str())?;
         attributes(&self.attributes)?;
@@ -33,6 +33,7 @@ impl Recipe {
         at_least_one("aggregation.min_batch", self.aggregation.min_batch)?;
         privacy(&self.privacy)?;
         parties(&self.parties)?;
+        series::check(self)?;
         tokens::check(&self.parties, self.when.closes)
     }
 }
@@ -104,12 +105,13 @@ pub(super) fn refuse<T>(reason: impl Into<String>) -> Result<T, FormatError> {
     Err(FormatError::new(reason.into()))
 }
 
-fn name(name: &str) -> Result<(), FormatError> {
+/// A name that an author chooses.
+pub(super) fn name(field: &str, name: &str) -> Result<(), FormatError> {
     let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     let allowed = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-'));
     if !begins || !allowed || name.len() > MAX_RECIPE_NAME_LEN {
         return refuse(format!(
-            "name must be at most {MAX_RECIPE_NAME_LEN} of a-z, 0-9, dot and hyphen, and begin with a letter or digit"
+            "{field} must be at most {MAX_RECIPE_NAME_LEN} of a-z, 0-9, dot and hyphen, and begin with a letter or digit"
         ));
     }
     Ok(())
@@ -209,12 +211,12 @@ fn lengths(length: u32, chunk_length: u32) -> Result<(), FormatError> {
 }
 
 fn privacy(privacy: &Privacy) -> Result<(), FormatError> {
-    let Privacy::Claim { epsilon_micro, delta, rounds, .. } = privacy else { return Ok(()) };
+    let Privacy::Claim { epsilon_micro, delta, .. } = privacy else { return Ok(()) };
     at_least_one("privacy.epsilon_micro", *epsilon_micro)?;
     if delta.is_zero() || delta.is_one() {
         return refuse("privacy.delta must be above 0 and below 1");
     }
-    range("privacy.rounds", *rounds, 1, 1)
+    Ok(())
 }
 
 fn parties(parties: &Parties) -> Result<(), FormatError> {

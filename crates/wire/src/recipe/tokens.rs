@@ -14,9 +14,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::check::{integer, range, visible};
-use super::{Parties, PublicKey, Recipe, Signer, canonical, scalar};
+use super::{Participation, Parties, PublicKey, Recipe, Signer, canonical, scalar};
 use crate::limits::{
-    MAX_TOKEN_KEY_LEN, MAX_TOKEN_NONCE_LEN, MIN_TOKEN_KEY_LEN, MIN_TOKEN_NONCE_LEN,
+    MAX_PARTICIPATIONS, MAX_TOKEN_KEY_LEN, MAX_TOKEN_NONCE_LEN, MIN_TOKEN_KEY_LEN,
+    MIN_TOKEN_NONCE_LEN,
 };
 use crate::{FormatError, KeyName, Role};
 
@@ -195,6 +196,10 @@ pub struct TokenKeyRequest {
     pub expires: u64,
     /// Letters, digits, hyphens and underscores, drawn at random.
     pub nonce: String,
+    /// For a series: in how many rounds a device takes part at most. Each participation is an
+    /// origin of its own. `None` for a recipe of no series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participations: Option<u32>,
 }
 
 impl TokenKeyRequest {
@@ -243,6 +248,9 @@ impl TokenKeyRequest {
             return Err(FormatError::new("role must be leader or helper"));
         }
         integer("expires", self.expires)?;
+        if let Some(participations) = self.participations {
+            range("participations", participations.into(), 1, MAX_PARTICIPATIONS)?;
+        }
         range(
             "the length of nonce",
             self.nonce.len() as u64,
@@ -258,6 +266,23 @@ impl TokenKeyRequest {
 }
 
 impl Recipe {
+    /// Which token pair of its series the report of a round carries: that with the number of the
+    /// round, so that a device can send one report in each round and no more; with donation the only
+    /// one. `None` for a header, and for a recipe of no series.
+    pub fn token_number(&self) -> Option<u32> {
+        let (series, round) = (self.series.as_ref()?, self.round()?);
+        match series.participation {
+            Participation::EachRound {} => u32::try_from(round.index).ok(),
+            Participation::Donation {} => Some(0),
+        }
+    }
+
+    /// How many token pairs a device gets for the series; `None` for a recipe of no series.
+    pub fn participations(&self) -> Option<u32> {
+        // The format allows no more.
+        self.series.as_ref().map(|s| s.most_reports().min(MAX_PARTICIPATIONS) as u32)
+    }
+
     /// What the issuer's operator must have signed for this aggregator's key, if it checks tokens.
     pub fn token_statement(&self, role: Role) -> Option<TokenKeyStatement<'_>> {
         let key = self.parties.tokens.key(role)?;

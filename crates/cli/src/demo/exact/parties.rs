@@ -15,8 +15,8 @@ use tokio::runtime::Runtime;
 
 use crate::connection::ConnectionArgs;
 use crate::demo::Plan;
-use crate::demo::servers::{Server, loopback, open_store};
 use crate::serve::served;
+use crate::stage::servers::{Server, loopback, open_store};
 use crate::task::{NewTask, new_task};
 use crate::task_file::{BatchModeName, CollectorPart, TaskFields};
 use crate::{keys, random};

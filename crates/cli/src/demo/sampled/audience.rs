@@ -6,9 +6,9 @@ use sotto_protocol::expression::Expression;
 use sotto_wire::recipe::FORMAT_VERSION;
 use sotto_wire::{Entry, EntryId, EntryKind, PopulationResult};
 
-use super::operators::Keys;
 use crate::demo::Plan;
 use crate::signer_file;
+use crate::stage::operators::Keys;
 
 /// What is said about a targeted recipe.
 pub(super) const CAVEAT: &str = "The operators certify how many devices the predicate selects, \

@@ -208,8 +208,14 @@ impl MonitorState {
         };
         let words = format!("{head}: {judged}, minimum batch {}", recipe.aggregation.min_batch);
         report.news(EventKind::Recipe, about, words);
-        self.compare(&head, recipe, about, report);
-        let key = format!("{}/{name}", author.key);
+        // The rounds of a series have one name, and numbers. They do not differ from their header.
+        let key = match recipe.round() {
+            None => format!("{}/{name}", author.key),
+            Some(round) => format!("{}/{name}#{}", author.key, round.index),
+        };
+        if recipe.round().is_none() {
+            self.compare(&head, recipe, about, report);
+        }
         match self.recipes.get(&key) {
             Some(other) if *other != bytes && self::recipe(other).as_ref() != Some(recipe) => {
                 let words = format!("{head}: the name was used for another recipe");
@@ -220,7 +226,9 @@ impl MonitorState {
             _ => {
                 self.ids.insert(recipe.id(), key.clone());
                 self.recipes.insert(key.clone(), bytes);
-                self.newest.insert(author.key.to_string(), key);
+                if recipe.round().is_none() {
+                    self.newest.insert(author.key.to_string(), key);
+                }
             }
         }
     }

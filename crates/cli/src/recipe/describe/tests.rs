@@ -1,4 +1,6 @@
-use sotto_wire::recipe::{AttributeType, EndorsedKey, Noise, Probability, Randomizer};
+use sotto_wire::recipe::{
+    AttributeType, EndorsedKey, Model, Noise, Probability, Randomizer, Round, UPDATE, VectorQuery,
+};
 
 use super::*;
 use crate::recipe::new::testing;
@@ -87,9 +89,7 @@ fn noise_of_the_aggregators_is_compared() {
         noise: Some(Noise::ServerGaussian { sigma_micro }),
         ..exact.clone()
     };
-    let said = |old: &Recipe, new: &Recipe| {
-        changes(old, new).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    };
+    let said = |old: &Recipe, new: &Recipe| said(old, new).join("; ");
     let (little, much) = (noise(2_000_000), noise(3_000_000));
     assert_eq!(said(&little, &much), "noise of each server 2 -> 3 (stronger)");
     assert_eq!(said(&little, &exact), "values are no longer randomized (weaker)");
@@ -191,4 +191,142 @@ fn mapping(recipe: &mut Recipe) -> &mut String {
         Query::Histogram { mapping, .. } => mapping,
         _ => panic!("no histogram"),
     }
+}
+
+/// A header with a model, and one of its rounds.
+fn trained() -> (Recipe, Recipe) {
+    let mut header = testing::header();
+    let training = Training {
+        model: Model::Softmax { features: 6, classes: 8 },
+        models: "https://models.example/".to_owned(),
+        steps: 3,
+        batch: Some(32),
+        learning_rate_micro: 500_000,
+        vote_weight_micro: None,
+        largest_loss_micro: None,
+    };
+    header.attributes.insert(UPDATE.parse().unwrap(), AttributeType::Vector(48));
+    header.query = Query::VectorMean(VectorQuery {
+        dimension: 48,
+        clip_micro: 1_000_000,
+        fraction_bits: 15,
+        mapping: UPDATE.to_owned(),
+        compression: None,
+    });
+    header.randomizer = Randomizer::Gaussian { sigma_micro: 1_000_000 };
+    header.series.as_mut().unwrap().training = Some(training);
+    let model = Some(sotto_wire::EntryId::new([7; 32]));
+    let round = header.with_round(Round { index: 3, model }).unwrap();
+    (header, round)
+}
+
+fn said(old: &Recipe, new: &Recipe) -> Vec<String> {
+    changes(old, new).iter().map(ToString::to_string).collect()
+}
+
+/// The same for every other field of the format would be a round of another series.
+#[test]
+fn a_round_differs_from_its_header_by_the_round_alone() {
+    let (header, round) = trained();
+    let found = changes(&header, &round);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].field, found[0].effect), ("series.round", Effect::Neutral));
+    let model = "07".repeat(32);
+    assert_eq!(found[0].text, format!("is the header -> round 3, model {model}"));
+    let plain = testing::header();
+    let round = plain.with_round(Round { index: 0, model: None }).unwrap();
+    assert_eq!(said(&plain, &round), ["is the header -> round 0"]);
+    let next = round.with_round(Round { index: 1, model: None }).unwrap();
+    assert_eq!(said(&round, &next), ["is round 0 -> round 1"]);
+}
+
+#[test]
+fn more_rounds_are_weaker() {
+    let once = testing::recipe();
+    let Recipe { author, parties, .. } = once.clone();
+    let header = Recipe { author, parties, ..testing::header() };
+    let text = "up to 30, each device in any round";
+    let found = said(&once, &header);
+    assert_eq!(found[0], format!("asks in rounds instead of once: {text} (weaker)"));
+    assert!(found[1].starts_with("epsilon ") && found[1].ends_with("(weaker)"), "{found:?}");
+    assert_eq!(found.len(), 2);
+    let found = said(&header, &once);
+    assert_eq!(found[0], format!("asks once instead of in rounds: {text} (stronger)"));
+    let with = |rounds, participation| {
+        let mut other = header.clone();
+        other.series.as_mut().unwrap().rounds = rounds;
+        other.series.as_mut().unwrap().participation = participation;
+        if let Privacy::Claim { rounds: claimed, .. } = &mut other.privacy {
+            *claimed = rounds;
+        }
+        other.check().unwrap();
+        other
+    };
+    for (other, there, back) in [
+        (
+            with(40, Participation::EachRound {}),
+            "rounds 30 -> 40 (weaker)",
+            "rounds 40 -> 30 (stronger)",
+        ),
+        (
+            with(30, Participation::Donation {}),
+            "takes part: each device in any round -> each device at most once, in a secret round (stronger)",
+            "takes part: each device at most once, in a secret round -> each device in any round (weaker)",
+        ),
+    ] {
+        assert_eq!(said(&header, &other), [there]);
+        assert_eq!(said(&other, &header), [back]);
+    }
+}
+
+/// As above: an author could otherwise change a field of a series unnoticed.
+#[test]
+fn no_field_of_a_training_changes_in_silence() {
+    let (_, round) = trained();
+    fn terms(recipe: &mut Recipe) -> &mut Training {
+        recipe.series.as_mut().unwrap().training.as_mut().unwrap()
+    }
+    type Case = (fn(&mut Recipe), &'static str);
+    let cases: [Case; 10] = [
+        (
+            |it| {
+                terms(it).steps = 0;
+                terms(it).largest_loss_micro = Some(4_000_000);
+            },
+            "device says 3 steps of at most 32 examples, learning rate 0.5 -> the loss, at most 4, and the part of right predictions",
+        ),
+        (
+            |it| terms(it).model = Model::Softmax { features: 8, classes: 6 },
+            "trains softmax regression",
+        ),
+        (
+            |it| terms(it).model = Model::Custom { name: "m".to_owned(), weights: 48 },
+            "-> the model m (48 weights)",
+        ),
+        (|it| terms(it).models.push('x'), "models at https://models.example/ -> "),
+        (|it| terms(it).steps = 1, "-> 1 step of at most 32 examples"),
+        (|it| terms(it).batch = None, "-> 3 steps of all examples"),
+        (|it| terms(it).learning_rate_micro = 1, "learning rate 0.5 -> "),
+        (|it| terms(it).vote_weight_micro = Some(100_000), "vote on the clip none -> 0.1"),
+        (|it| it.series.as_mut().unwrap().round = None, "is round 3, model"),
+        (|it| it.series.as_mut().unwrap().training = None, "no longer trains"),
+    ];
+    for (change, part) in cases {
+        let mut other = round.clone();
+        change(&mut other);
+        let found = said(&round, &other);
+        assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
+        assert_eq!(said(&other, &round).len(), 1, "{part}");
+    }
+    // The terms of an evaluation.
+    let mut evaluation = round.clone();
+    terms(&mut evaluation).largest_loss_micro = Some(4_000_000);
+    let mut other = evaluation.clone();
+    terms(&mut other).largest_loss_micro = Some(5_000_000);
+    let found = said(&evaluation, &other);
+    assert!(
+        found.len() == 1 && found[0].contains("at most 4, ") && found[0].contains("at most 5, ")
+    );
+    terms(&mut other).model = Model::Softmax { features: 8, classes: 6 };
+    assert!(said(&evaluation, &other)[0].starts_with("evaluates softmax regression"));
 }

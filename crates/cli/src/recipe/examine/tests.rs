@@ -337,3 +337,51 @@ fn noise_of_devices_and_of_aggregators_is_compared() {
         "{sides:?}"
     );
 }
+
+#[test]
+fn rounds_are_counted_for_one_device() {
+    let header = testing::header();
+    let found = examine(&loaded(header.clone()), None, NOW).unwrap();
+    assert!(found.ok, "{:?}", found.checks);
+    let json = serde_json::to_value(&found.series).unwrap();
+    let text = |name: &str| json[name].to_string();
+    let names = ["rounds", "donation", "most_rounds", "tokens_per_issuer", "header_id", "round"];
+    assert_eq!(names.map(text), ["30", "false", "30", "30", "null", "null"]);
+    // The dice of all answers together.
+    let one = examine(&loaded(testing::recipe()), None, NOW).unwrap();
+    assert!(one.series.is_none());
+    let (all, once) = (found.privacy.unwrap(), one.privacy.unwrap());
+    let ratio = all.local_epsilon.unwrap() / once.local_epsilon.unwrap();
+    assert!((ratio - 30.0).abs() < 1e-9, "{ratio}");
+    assert!(all.computed_epsilon > 2.0 * once.computed_epsilon);
+
+    let round = header.with_round(sotto_wire::recipe::Round { index: 29, model: None }).unwrap();
+    let known = Loaded::complete(round, None);
+    let json = serde_json::to_value(Rounds::of(&known)).unwrap();
+    assert_eq!(json["round"], 29);
+    assert_eq!(json["header_id"], header.id().to_string());
+}
+
+/// A header must be in the log for a day; its rounds follow at once.
+#[test]
+fn a_round_may_open_today() {
+    let header = testing::header();
+    let round = header.with_round(sotto_wire::recipe::Round { index: 0, model: None }).unwrap();
+    let (opens, closes) = (header.when.opens, header.when.closes);
+    let warnings =
+        |recipe: &Recipe, now| examine(&loaded(recipe.clone()), None, now).unwrap().warnings.len();
+    for now in [opens - LEAD_S + 1, opens, closes - SOON_S + 1] {
+        assert_eq!((warnings(&header, now), warnings(&round, now)), (1, 0), "{now}");
+    }
+}
+
+#[test]
+fn a_donation_expects_the_answers_of_its_last_round() {
+    let mut header = testing::header();
+    header.series.as_mut().unwrap().participation = sotto_wire::recipe::Participation::Donation {};
+    let found = examine(&loaded(header), None, NOW).unwrap();
+    // 10^6 (29/30)^29 / 30 devices stop there, of which 1 in 50 answers.
+    assert!((found.crowd.expected - 249.4).abs() < 0.1, "{:?}", found.crowd);
+    let json = serde_json::to_value(&found.series).unwrap();
+    assert_eq!((&json["donation"], &json["most_rounds"]), (&true.into(), &1.into()));
+}

@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::{Result, anyhow, ensure};
 use sotto_protocol::recipe::crowd_of;
 use sotto_wire::recipe::{
-    Aggregator, KeyDraft, PartiesDraft, Probability, Sampling, Targeting, TokensDraft, When, Who,
-    parse_epsilon, parse_probability, parse_whole,
+    Aggregator, KeyDraft, Participation, PartiesDraft, Privacy, Probability, Sampling, Series,
+    Targeting, TokensDraft, When, Who, parse_epsilon, parse_probability, parse_whole,
 };
 use sotto_wire::{KeyName, KeySet, RecipeDraft, utc};
 
 use super::protection::{Protection, calibrate};
-use super::{Inquiry, NewArgs};
+use super::{Inquiry, NewArgs, series};
 use crate::output::WithHint;
 use crate::task::same_server;
 use crate::time_text::parse_moment;
@@ -51,7 +51,9 @@ impl NewArgs {
             None,
             whole,
         )?;
-        let rate = default_rate(population);
+        // A donation spreads the answers over the rounds.
+        let slots = self.rounds.filter(|_| self.donation).unwrap_or(1).max(1);
+        let rate = default_rate(population / slots);
         let rate = ask.value(
             "--rate",
             "With which probability does a device answer?",
@@ -59,7 +61,7 @@ impl NewArgs {
             Some(&rate),
             |text| parse_probability(text).map_err(|reason| anyhow!(reason)),
         )?;
-        let Protection { randomizer, noise, privacy } = self.privacy(&query, ask)?;
+        let Protection { randomizer, noise, mut privacy } = self.privacy(&query, ask)?;
         let when = self.when(ask, now)?;
         let sampling = Sampling {
             rate,
@@ -67,12 +69,27 @@ impl NewArgs {
             dummy_rate: self.dummy_rate.unwrap_or(Probability::ZERO),
             cover: self.cover.unwrap_or(Probability::ONE),
         };
-        let min_batch = self.min_batch(population, &sampling, &when, ask)?;
+        let series = self.rounds.map(|rounds| Series {
+            rounds,
+            participation: match self.donation {
+                true => Participation::Donation {},
+                false => Participation::EachRound {},
+            },
+            training: None,
+            round: None,
+        });
+        if let (Privacy::Claim { rounds, .. }, Some(series)) = (&mut privacy, &series) {
+            *rounds = series.rounds;
+        }
+        let in_round = |devices| series::in_round(devices, series.as_ref());
+        let asked = (in_round(population), self.audience.map(in_round));
+        let min_batch = self.min_batch(asked, &sampling, &when, ask)?;
         let mut draft = RecipeDraft {
             name,
             purpose,
             author: None,
             attributes,
+            series,
             who: Who { population, targeting: self.targeting()? },
             when,
             sampling,
@@ -143,12 +160,12 @@ impl NewArgs {
 
     fn min_batch(
         &self,
-        population: u64,
+        (population, audience): (u64, Option<u64>),
         sampling: &Sampling,
         when: &When,
         ask: &mut Inquiry<'_>,
     ) -> Result<u64> {
-        let crowd = crowd_of(population, self.audience, sampling, when, 1);
+        let crowd = crowd_of(population, audience, sampling, when, 1);
         let default = crowd.safe_min_batch.to_string();
         let question = "The smallest batch that is released";
         ask.value("--min-batch", question, self.min_batch.as_deref(), Some(&default), whole)

@@ -37,8 +37,19 @@ pub(crate) fn arguments(folder: &std::path::Path) -> NewArgs {
 
 /// A commute recipe for a million devices, of which 1 in 50 answers.
 pub(crate) fn recipe() -> Recipe {
+    made(|_| {})
+}
+
+/// The same in up to 30 rounds: the header.
+pub(crate) fn header() -> Recipe {
+    made(|args| args.rounds = Some(30))
+}
+
+fn made(change: impl FnOnce(&mut NewArgs)) -> Recipe {
     let folder = tempfile::tempdir().unwrap();
-    let mut draft = arguments(folder.path()).draft(&mut Inquiry::new(None), NOW).unwrap();
+    let mut args = arguments(folder.path());
+    change(&mut args);
+    let mut draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
     let mut recipe = with_claim(&mut draft, None).unwrap();
     recipe.author = signer_file::public(&author());
     recipe

@@ -1,4 +1,4 @@
-use sotto_wire::recipe::{Noise, Probability, Randomizer, Tokens};
+use sotto_wire::recipe::{Noise, Participation, Probability, Randomizer, Tokens};
 
 use super::testing::{NOW, arguments};
 use super::*;
@@ -298,7 +298,7 @@ fn the_suggested_batch_is_safe() {
         let draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
         let recipe = recipe_file::with_stand_ins(draft).unwrap();
         let min_batch = recipe.aggregation.min_batch;
-        assert_eq!(min_batch, crowd(&recipe, args.audience).safe_min_batch);
+        assert_eq!(min_batch, series::crowd_of_round(&recipe, args.audience).safe_min_batch);
         min_batch
     };
     assert_eq!(suggested(|_| {}), 19_434);
@@ -509,4 +509,29 @@ fn vectors_get_noise_of_the_devices_or_of_the_aggregators() {
         "query.fraction_bits: the largest norm of a report is",
     );
     refused(|args| args.device_sigma = text("-1"), "--device-sigma");
+}
+
+#[test]
+fn a_series_gets_its_header() {
+    let series = |change: fn(&mut NewArgs)| {
+        let recipe = draft(|args| {
+            args.rounds = Some(30);
+            change(args);
+        });
+        recipe.map(|recipe| (recipe.series.clone().unwrap(), recipe))
+    };
+    let (found, recipe) = series(|_| {}).unwrap();
+    assert!(recipe.is_header());
+    assert!(matches!(recipe.privacy, Privacy::Claim { rounds: 30, .. }), "{:?}", recipe.privacy);
+    assert_eq!(found.participation, Participation::EachRound {});
+    let (found, recipe) = series(|args| args.donation = true).unwrap();
+    assert_eq!(found.participation, Participation::Donation {});
+    // All devices, of which 12,471 stop at the last round.
+    assert_eq!(recipe.sampling.rate, Probability::ONE);
+    assert_eq!(recipe.aggregation.min_batch, 12_024);
+    for rounds in [0, 257] {
+        let recipe = draft(|args| args.rounds = Some(rounds));
+        let error = format!("{:#}", recipe.unwrap_err());
+        assert!(error.contains("series.rounds must be from 1 to 256"), "{error}");
+    }
 }

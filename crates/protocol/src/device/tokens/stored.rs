@@ -16,7 +16,7 @@ use crate::token::TokenAttempt;
 #[serde(transparent)]
 pub struct ClientSeed(#[serde(with = "base64url")] pub(super) [u8; 32]);
 
-/// The tokens of one recipe.
+/// The tokens of one recipe, or of one participation in a series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::device) struct RecipeTokens {

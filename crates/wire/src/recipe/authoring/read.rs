@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fields::{Field, Fields};
-use super::{AuthoringError, PartiesDraft, RecipeDraft, noise, query, randomizer, tokens};
+use super::{AuthoringError, PartiesDraft, RecipeDraft, noise, query, randomizer, series, tokens};
 use crate::BatchMode;
 use crate::recipe::{
     Accountant, Adjacency, Aggregator, AttributeName, AttributeType, FORMAT_VERSION, Privacy,
@@ -23,6 +23,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
     let purpose = document.required("purpose")?.text()?;
     let author = document.optional("author").map(signer).transpose()?;
     let attributes = document.optional("attributes").map(attributes).transpose()?;
+    let series = document.optional("series").map(series::read).transpose()?;
     let who = who(document.required("who")?)?;
     let when = when(document.required("when")?)?;
     let sampling = sampling(document.required("sampling")?)?;
@@ -31,7 +32,8 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
     let noise = document.optional("noise").map(noise::read).transpose()?;
     let aggregation = aggregation(document.required("aggregation")?)?;
     let (vdaf, min_batch, batch_mode) = aggregation;
-    let privacy = privacy(document.required("privacy")?)?;
+    let rounds = series.as_ref().map_or(1, |series| series.rounds);
+    let privacy = privacy(document.required("privacy")?, rounds)?;
     let parties = document.optional("parties").map(parties).transpose()?;
     document.finish()?;
     Ok(RecipeDraft {
@@ -39,6 +41,7 @@ pub(super) fn draft(text: &str) -> Result<RecipeDraft, AuthoringError> {
         purpose,
         author,
         attributes: attributes.unwrap_or_default(),
+        series,
         who,
         when,
         sampling,
@@ -182,7 +185,7 @@ fn vdaf(field: Field) -> Result<RecipeVdaf, AuthoringError> {
     Ok(vdaf)
 }
 
-fn privacy(field: Field) -> Result<Privacy, AuthoringError> {
+fn privacy(field: Field, rounds: u64) -> Result<Privacy, AuthoringError> {
     let mut fields = field.table()?;
     let kinds = [("claim", true), ("insecure_unbounded", false)];
     let privacy = if fields.required("kind")?.choice(&kinds)? {
@@ -198,7 +201,7 @@ fn privacy(field: Field) -> Result<Privacy, AuthoringError> {
                 Some(field) => field.choice(&[("best", Accountant::Best)])?,
                 None => Accountant::Best,
             },
-            rounds: fields.optional("rounds").map_or(Ok(1), Field::integer)?,
+            rounds: fields.optional("rounds").map_or(Ok(rounds), Field::integer)?,
         }
     } else {
         Privacy::InsecureUnbounded

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::number::show_micro;
-use super::{RecipeDraft, noise, query, randomizer, tokens};
+use super::{RecipeDraft, noise, query, randomizer, series, tokens};
 use crate::recipe::{Accountant, Adjacency, Aggregator, Privacy, RecipeVdaf, Sampling};
 use crate::{BatchMode, utc};
 
@@ -29,6 +29,9 @@ pub(super) fn draft(draft: &RecipeDraft) -> String {
     );
     for (name, kind) in &draft.attributes {
         out.text(name.as_str(), &kind.to_string());
+    }
+    if let Some(series) = &draft.series {
+        series::write(&mut out, series);
     }
     who(&mut out, draft);
     when(&mut out, draft);

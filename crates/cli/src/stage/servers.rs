@@ -14,14 +14,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A server and how to stop it.
-pub(super) struct Server {
+pub(crate) struct Server {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), RunError>>,
 }
 
 impl Server {
     /// Runs a server until it is stopped. Must be called within a runtime.
-    pub(super) fn spawn<F>(run: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> F) -> Self
+    pub(crate) fn spawn<F>(run: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> F) -> Self
     where
         F: Future<Output = Result<(), RunError>> + Send + 'static,
     {
@@ -33,7 +33,7 @@ impl Server {
     }
 
     /// Shuts it down cleanly.
-    pub(super) fn stop(self, runtime: &Runtime) {
+    pub(crate) fn stop(self, runtime: &Runtime) {
         // A server that has already ended needs no signal.
         let _ = self.stop.send(());
         let _ = runtime.block_on(self.running);
@@ -41,12 +41,12 @@ impl Server {
 }
 
 /// An aggregator's store in its own folder.
-pub(super) fn open_store(folder: &Path) -> Result<Arc<SqliteStore>> {
+pub(crate) fn open_store(folder: &Path) -> Result<Arc<SqliteStore>> {
     std::fs::create_dir_all(folder)?;
     Ok(Arc::new(SqliteStore::open(folder, SqliteOptions::default())?))
 }
 
 /// A loopback address with a port that the system chooses.
-pub(super) fn loopback() -> SocketAddr {
+pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }

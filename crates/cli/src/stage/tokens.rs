@@ -1,4 +1,4 @@
-//! The demo's two attesters and two issuers, and the manufacturer whose certificates its devices
+//! The two attesters and two issuers, and the manufacturer whose certificates its devices
 //! show.
 
 use std::path::Path;
@@ -22,12 +22,12 @@ use sotto_wire::recipe::{TokenKeyRequest, Tokens};
 use sotto_wire::{Recipe, Role};
 
 use super::operators::{Keys, duplicate};
-use crate::demo::servers::{Server, loopback};
+use super::servers::{Server, loopback};
 use crate::{random, signer_file, token_keys};
 
 /// The attesters and issuers: of the leader's tokens, and of the helper's.
-pub(super) const ATTESTERS: [&str; 2] = ["attester-a.demo", "attester-b.demo"];
-pub(super) const ISSUERS: [&str; 2] = ["issuer-a.demo", "issuer-b.demo"];
+pub(crate) const ATTESTERS: [&str; 2] = ["attester-a.demo", "attester-b.demo"];
+pub(crate) const ISSUERS: [&str; 2] = ["issuer-a.demo", "issuer-b.demo"];
 
 const DAY_S: u64 = 86_400;
 
@@ -38,13 +38,13 @@ const SERIAL_NUMBER: &[u64] = &[2, 5, 4, 5];
 const DEVICE_USAGE: [u64; 9] = [1, 3, 6, 1, 4, 1, 32473, 1, 1];
 
 /// The manufacturer, which certifies the devices.
-pub(super) struct Manufacturer {
+pub(crate) struct Manufacturer {
     root_pem: String,
     signer: Signer<'static, KeyPair>,
 }
 
 impl Manufacturer {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         params.distinguished_name.push(DnType::CommonName, "Demo devices");
@@ -54,7 +54,7 @@ impl Manufacturer {
     }
 
     /// A new device's certificate, with its key.
-    pub(super) fn device(&self, number: usize) -> Result<DeviceCertificate> {
+    pub(crate) fn device(&self, number: usize) -> Result<DeviceCertificate> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         let serial_number = DnType::CustomDnType(SERIAL_NUMBER.to_vec());
@@ -66,15 +66,15 @@ impl Manufacturer {
 }
 
 /// A running attester and its issuer.
-pub(super) struct Chain {
-    pub(super) servers: Vec<Server>,
-    pub(super) issuer_url: String,
-    pub(super) attester_url: String,
+pub(crate) struct Chain {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) issuer_url: String,
+    pub(crate) attester_url: String,
 }
 
 /// Starts an issuer, and an attester that trusts the manufacturer: those of the leader's tokens (0)
 /// or of the helper's (1).
-pub(super) async fn chain(
+pub(crate) async fn chain(
     number: usize,
     folder: &Path,
     keys: &Keys,
@@ -117,7 +117,7 @@ pub(super) async fn chain(
 }
 
 /// The token settings of the trust file: devices request tokens at once.
-pub(super) fn tokens_file(attester_urls: &[String; 2]) -> TokensFile {
+pub(crate) fn tokens_file(attester_urls: &[String; 2]) -> TokensFile {
     let attester = |number: usize| {
         let (operator, url) = (ATTESTERS[number].to_owned(), attester_urls[number].clone());
         Some(PinnedServer { operator, key: None, url })
@@ -129,7 +129,7 @@ pub(super) fn tokens_file(attester_urls: &[String; 2]) -> TokensFile {
 }
 
 /// The recipe with token keys that the author gets from both issuers.
-pub(super) fn with_token_keys(
+pub(crate) fn with_token_keys(
     mut recipe: Recipe,
     author: &NoteKey,
     issuer_urls: &[String; 2],
@@ -145,6 +145,7 @@ pub(super) fn with_token_keys(
             // For late reports.
             expires: recipe.when.closes + DAY_S,
             nonce: nonce.to_string(),
+            participations: recipe.participations(),
         };
         token_keys::ask(transport, issuer_url, &request, author)
     };

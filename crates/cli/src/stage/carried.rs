@@ -8,18 +8,18 @@ use sotto_client::{HttpRequest, HttpResponse, Transport, TransportError};
 use crate::workers::lock;
 
 /// A transport that counts requests by the length of their bodies.
-pub(super) struct Carried {
+pub(crate) struct Carried {
     inner: Arc<dyn Transport>,
     lengths: Mutex<BTreeMap<usize, u64>>,
 }
 
 impl Carried {
-    pub(super) fn new(inner: Arc<dyn Transport>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Transport>) -> Self {
         Self { inner, lengths: Mutex::default() }
     }
 
     /// How many requests had which length.
-    pub(super) fn lengths(&self) -> BTreeMap<usize, u64> {
+    pub(crate) fn lengths(&self) -> BTreeMap<usize, u64> {
         lock(&self.lengths).clone()
     }
 }
@@ -32,10 +32,10 @@ impl Transport for Carried {
 }
 
 /// A device's transports: one to each attester, and one to the relay for everything else.
-pub(super) struct Branching {
-    pub(super) attesters: [Arc<Carried>; 2],
-    pub(super) attester_urls: [String; 2],
-    pub(super) relay: Arc<Carried>,
+pub(crate) struct Branching {
+    pub(crate) attesters: [Arc<Carried>; 2],
+    pub(crate) attester_urls: [String; 2],
+    pub(crate) relay: Arc<Carried>,
 }
 
 impl Transport for Branching {

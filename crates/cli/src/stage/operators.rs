@@ -1,4 +1,4 @@
-//! The operators of the demo: their keys, what they publish, the log with its witnesses, and the
+//! The operators of a trial: their keys, what they publish, the log with its witnesses, and the
 //! relay.
 
 use std::path::Path;
@@ -12,27 +12,25 @@ use sotto_protocol::Moment;
 use sotto_protocol::log::admit::Signers;
 use sotto_protocol::relay::PoolRule;
 use sotto_protocol::trust::{
-    BudgetFile, Floors, LogGatewayFile, PinnedOperator, PinnedServer, Trust, TrustFile,
+    Floors, LogGatewayFile, PinnedOperator, PinnedServer, Trust, TrustFile,
 };
 use sotto_server::{
     GatewayConfig, GatewayKeys, Log, LogConfig, Relay, RelayConfig, RelayGateway, Witness,
     WitnessConfig,
 };
 use sotto_store::{LogDir, WitnessDir};
-use sotto_wire::recipe::{Privacy, Randomizer};
-use sotto_wire::{HpkeConfig, KeySet, RecipeDraft, TlogPolicy};
+use sotto_wire::{HpkeConfig, KeySet, TlogPolicy};
 
-use super::recipe::{HELPER, LEADER};
+use super::servers::{Server, loopback};
 use super::tokens::{ISSUERS, tokens_file};
-use crate::demo::Plan;
-use crate::demo::servers::{Server, loopback};
+use super::{HELPER, LEADER, Terms};
 use crate::{random, signer_file};
 
 /// The witnesses. Two of them must cosign.
-pub(super) const WITNESSES: [&str; 3] = ["alder.demo", "birch.demo", "cedar.demo"];
+pub(crate) const WITNESSES: [&str; 3] = ["alder.demo", "birch.demo", "cedar.demo"];
 
 /// The operators of the log and of the relay.
-pub(super) const LOG_OPERATOR: &str = "log-operator.demo";
+pub(crate) const LOG_OPERATOR: &str = "log-operator.demo";
 const RELAY: &str = "relay.demo";
 
 /// How long the relay holds requests. A real one waits for ten seconds.
@@ -42,23 +40,23 @@ const POOL: PoolRule = PoolRule { min: 8, wait_ms: 30 };
 const KEYS_LIVE_S: u64 = 7 * 86_400;
 
 /// The signing keys of all parties.
-pub(super) struct Keys {
-    pub(super) author: NoteKey,
-    pub(super) leader: NoteKey,
-    pub(super) helper: NoteKey,
-    pub(super) log_operator: NoteKey,
+pub(crate) struct Keys {
+    pub(crate) author: NoteKey,
+    pub(crate) leader: NoteKey,
+    pub(crate) helper: NoteKey,
+    pub(crate) log_operator: NoteKey,
     /// Of the leader's tokens, and of the helper's.
-    pub(super) issuers: [NoteKey; 2],
-    pub(super) log: NoteKey,
+    pub(crate) issuers: [NoteKey; 2],
+    pub(crate) log: NoteKey,
 }
 
 /// A copy of a key, for a server that owns its key.
-pub(super) fn duplicate(key: &NoteKey) -> NoteKey {
+pub(crate) fn duplicate(key: &NoteKey) -> NoteKey {
     NoteKey::from_seed(key.name().clone(), Secret::new(*key.seed().expose()))
 }
 
 impl Keys {
-    pub(super) fn generate() -> Result<Self> {
+    pub(crate) fn generate() -> Result<Self> {
         let key = |name: &str| anyhow::Ok(NoteKey::generate(name.parse()?, &mut random::system()));
         Ok(Self {
             author: key("analyst.demo")?,
@@ -72,10 +70,10 @@ impl Keys {
 }
 
 /// Starts the witnesses and the log. Returns the policy that devices pin, and the log's address.
-pub(super) async fn transparency(
+pub(crate) async fn transparency(
     folder: &Path,
     keys: &Keys,
-    gateway: HpkeKeypair,
+    gateway: Option<HpkeKeypair>,
 ) -> Result<(Vec<Server>, String, String)> {
     let log_key = keys.log.verifier();
     let mut servers = Vec::new();
@@ -99,7 +97,9 @@ pub(super) async fn transparency(
         Signers::Listed(listed.into_iter().collect()),
     );
     config.batch_delay = Duration::from_millis(10);
-    config.gateway = Some(GatewayConfig::new(Arc::new(GatewayKeys::new(vec![gateway])?)));
+    if let Some(gateway) = gateway {
+        config.gateway = Some(GatewayConfig::new(Arc::new(GatewayKeys::new(vec![gateway])?)));
+    }
     let log = Log::bind(config, dir).await?;
     let url = format!("http://{}", log.addr());
     servers.push(Server::spawn(|stop| log.run(stop)));
@@ -107,7 +107,7 @@ pub(super) async fn transparency(
 }
 
 /// Starts the relay for these operators and their gateways. Returns its address.
-pub(super) async fn relay(gateways: &[(&str, String)]) -> Result<(Server, String)> {
+pub(crate) async fn relay(gateways: &[(&str, String)]) -> Result<(Server, String)> {
     let gateway = |(operator, url): &(&str, String)| {
         let url = format!("{url}gateway");
         anyhow::Ok(RelayGateway { operator: operator.parse()?, url, pool: None })
@@ -123,7 +123,7 @@ pub(super) async fn relay(gateways: &[(&str, String)]) -> Result<(Server, String
 }
 
 /// The gateway of the server at `url`, with this key.
-pub(super) fn gateway_config(key: HpkeKeypair, url: &str) -> Result<GatewayConfig> {
+pub(crate) fn gateway_config(key: HpkeKeypair, url: &str) -> Result<GatewayConfig> {
     let mut config = GatewayConfig::new(Arc::new(GatewayKeys::new(vec![key])?));
     config.origin = Some(url.trim_end_matches('/').to_owned());
     Ok(config)
@@ -131,19 +131,19 @@ pub(super) fn gateway_config(key: HpkeKeypair, url: &str) -> Result<GatewayConfi
 
 /// The keys that an operator publishes, where it has them.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Published<'a> {
+pub(crate) struct Published<'a> {
     /// Shares are sealed to it.
-    pub(super) hpke: Option<&'a HpkeConfig>,
+    pub(crate) hpke: Option<&'a HpkeConfig>,
     /// Requests to its gateway are sealed to it.
-    pub(super) gateway: Option<&'a HpkeConfig>,
+    pub(crate) gateway: Option<&'a HpkeConfig>,
     /// Token requests are sealed to it.
-    pub(super) encapsulation: Option<&'a HpkeConfig>,
+    pub(crate) encapsulation: Option<&'a HpkeConfig>,
     /// Where its aggregator is.
-    pub(super) url: Option<&'a str>,
+    pub(crate) url: Option<&'a str>,
 }
 
 /// A key set that is in force.
-pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> KeySet {
+pub(crate) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> KeySet {
     let listed = |config: &HpkeConfig| vec![KeySet::config_text(config)];
     KeySet {
         version: 1,
@@ -160,15 +160,14 @@ pub(super) fn key_set(operator: &NoteKey, keys: Published<'_>, now: Moment) -> K
 }
 
 /// The trust file of every device.
-pub(super) fn trust(
-    plan: &Plan,
+pub(crate) fn trust(
+    terms: &Terms,
     policy: &str,
     keys: &Keys,
     log_gateway: &HpkeConfig,
     relay_url: String,
     attester_urls: &[String; 2],
 ) -> Result<Trust> {
-    let draft = &plan.question.draft;
     let operators = [&keys.leader, &keys.helper, &keys.log_operator].into_iter();
     let operators = operators.chain(&keys.issuers);
     let file = TrustFile {
@@ -182,40 +181,18 @@ pub(super) fn trust(
             .collect(),
         // A demo has few devices; real floors are much higher.
         floors: Floors {
-            dishonest_devices: plan.min_batch_size / 2,
-            min_population: plan.devices(),
+            dishonest_devices: terms.dishonest_devices,
+            min_population: terms.min_population,
             ..Floors::default()
         },
         // A device's owner lists what predicates may read; these agree with the recipe.
-        targeting_attributes: draft.attributes.keys().map(ToString::to_string).collect(),
-        budget: budget(draft),
-        insecure_exact: draft.privacy == Privacy::InsecureUnbounded,
+        targeting_attributes: terms.targeting_attributes.iter().cloned().collect(),
+        budget: terms.budget,
+        insecure_exact: terms.insecure_exact,
         insecure_no_min_age: true,
         insecure_fresh_start: true,
         tokens: Some(tokens_file(attester_urls)),
         ..TrustFile::new(policy)
     };
     Ok(Trust::try_from(file)?)
-}
-
-/// Enough for the one recipe, however few devices there are and however little noise it has.
-fn budget(draft: &RecipeDraft) -> BudgetFile {
-    let local = match draft.randomizer {
-        Randomizer::RandomizedResponse { epsilon_micro }
-        | Randomizer::Rappor { epsilon_micro }
-        | Randomizer::ProjectiveGeometry { epsilon_micro } => epsilon_micro as f64 / 1e6,
-        Randomizer::None | Randomizer::Gaussian { .. } => 0.0,
-    };
-    let delta = match draft.privacy {
-        Privacy::Claim { delta, .. } => delta.to_f64(),
-        Privacy::InsecureUnbounded => 0.0,
-    };
-    let (epsilon, delta) = ((4.0 * local).max(8.0), (10.0 * delta).clamp(1e-5, 0.999));
-    BudgetFile {
-        epsilon,
-        delta,
-        lifetime_epsilon: epsilon,
-        lifetime_delta: delta,
-        ..BudgetFile::default()
-    }
 }

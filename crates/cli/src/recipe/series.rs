@@ -1,0 +1,244 @@
+//! The rounds of a recipe in words, and what they mean for one device.
+
+use anyhow::Result;
+use serde::Serialize;
+use sotto_dp::crowd::Crowd;
+use sotto_protocol::recipe::{crowd_of, show_micro};
+use sotto_wire::recipe::{
+    EVALUATION, Model, Participation, Recipe, Round, Sampling, Series, Tokens, Training, UPDATE,
+};
+
+use super::words::{grouped, one_in};
+use crate::recipe_file::Loaded;
+
+/// What `recipe check` says about rounds.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Rounds {
+    rounds: u64,
+    donation: bool,
+    /// In how many of them a device takes part at most.
+    most_rounds: u64,
+    /// How many tokens a device gets from each issuer.
+    tokens_per_issuer: u64,
+    /// The header of a round.
+    header_id: Option<String>,
+    round: Option<u64>,
+    model_digest: Option<String>,
+    #[serde(skip)]
+    pairs: bool,
+}
+
+impl Rounds {
+    /// Of a recipe that has rounds.
+    pub(super) fn of(loaded: &Loaded) -> Option<Self> {
+        let recipe = &loaded.recipe;
+        let series = recipe.series.as_ref()?;
+        let most = series.most_reports();
+        let donation = is_donation(series);
+        let tokens = &recipe.parties.tokens;
+        let round = series.round.as_ref();
+        let header = recipe.header().filter(|_| loaded.id_known());
+        Some(Self {
+            rounds: series.rounds,
+            donation,
+            most_rounds: most,
+            tokens_per_issuer: if *tokens == Tokens::InsecureNone { 0 } else { most },
+            header_id: header.map(|header| header.id().to_string()),
+            round: round.map(|round| round.index),
+            model_digest: round.and_then(|round| Some(round.model.as_ref()?.to_string())),
+            pairs: matches!(tokens, Tokens::RateLimited { .. }),
+        })
+    }
+
+    /// Prints it for people.
+    pub(super) fn print(&self, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
+        let rounds = grouped(self.rounds);
+        row("rounds", &format!("up to {rounds}; the claim is about all of them together"))?;
+        match (&self.header_id, self.round) {
+            (_, None) => row("this is", "the header, which no device answers")?,
+            (None, Some(round)) => row("this is", &format!("round {round}"))?,
+            (Some(id), Some(round)) => {
+                row("this is", &format!("round {round} of the header {id}"))?
+            }
+        }
+        if let Some(model) = &self.model_digest {
+            row("model", model)?;
+        }
+        row("one device", &self.one_device())?;
+        let tokens = match (self.tokens_per_issuer, self.pairs) {
+            (0, _) => "none, so nobody makes sure that a device keeps to that".to_owned(),
+            (1, true) => "1 pair per device".to_owned(),
+            (1, false) => "1 per device".to_owned(),
+            (most, true) => format!("{most} pairs per device, one for each round"),
+            (most, false) => format!("{most} per device, one for each round"),
+        };
+        row("tokens", &tokens)
+    }
+
+    fn one_device(&self) -> String {
+        match self.donation {
+            true => "takes part at most once, in a secret round".to_owned(),
+            false => "may take part in all of them".to_owned(),
+        }
+    }
+}
+
+fn is_donation(series: &Series) -> bool {
+    series.participation == Participation::Donation {}
+}
+
+/// What the author can expect in a round; with donation in the last one, which has the fewest
+/// answers.
+pub(super) fn crowd_of_round(recipe: &Recipe, audience: Option<u64>) -> Crowd {
+    let Recipe { who, sampling, when, aggregation, series, .. } = recipe;
+    let asked = in_round(who.population, series.as_ref());
+    let audience = audience.map(|audience| in_round(audience, series.as_ref()));
+    crowd_of(asked, audience, sampling, when, aggregation.min_batch)
+}
+
+/// How many of these devices toss the coin for one round: all of them, or with donation those that
+/// stop at the last one.
+pub(super) fn in_round(devices: u64, series: Option<&Series>) -> u64 {
+    let Some(series) = series.filter(|series| is_donation(series)) else { return devices };
+    let stop = 1.0 / series.rounds as f64;
+    (devices as f64 * stop * libm::pow(1.0 - stop, series.rounds as f64 - 1.0)) as u64
+}
+
+/// How often a device answers at most.
+pub(super) fn most_answers(recipe: &Recipe) -> u64 {
+    recipe.series.as_ref().map_or(1, |series| series.most_reports())
+}
+
+/// Of which round the expected answers are.
+pub(super) fn of_which_round(recipe: &Recipe) -> &'static str {
+    match &recipe.series {
+        None => "",
+        Some(series) if is_donation(series) => " in the last round, which has the fewest",
+        Some(_) => " in each round",
+    }
+}
+
+/// Rows of `recipe show`.
+pub(super) fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
+    let Some(series) = &recipe.series else { return Ok(()) };
+    row("rounds", &format!("up to {}; {}", grouped(series.rounds), participation(series)))?;
+    match &series.round {
+        None => row("this is", "the header, which no device answers")?,
+        Some(round) => row("this is", &self::round(round))?,
+    }
+    let Some(training) = &series.training else { return Ok(()) };
+    row(verb(training), &model(&training.model))?;
+    row("models", &training.models)?;
+    row(training.attribute(), &answer(training))?;
+    match training.vote_weight_micro {
+        Some(_) if training.is_evaluation() => row("clip", "the last number of a model"),
+        Some(weight) => row("vote", &format!("on the clip, of weight {}", show_micro(weight))),
+        None => Ok(()),
+    }
+}
+
+/// What devices do with the model.
+pub(super) fn verb(training: &Training) -> &'static str {
+    if training.is_evaluation() { "evaluates" } else { "trains" }
+}
+
+/// `each device in any round`.
+pub(super) fn participation(series: &Series) -> &'static str {
+    match series.participation {
+        Participation::EachRound {} => "each device in any round",
+        Participation::Donation {} => "each device at most once, in a secret round",
+    }
+}
+
+/// `round 3, model 0707...`.
+pub(super) fn round(round: &Round) -> String {
+    match &round.model {
+        None => format!("round {}", round.index),
+        Some(model) => format!("round {}, model {model}", round.index),
+    }
+}
+
+/// `softmax regression of 65 features and 10 classes (650 weights)`.
+pub(super) fn model(model: &Model) -> String {
+    let kind = match model {
+        Model::Softmax { features, classes } => {
+            format!("softmax regression of {features} features and {classes} classes")
+        }
+        Model::Mlp { features, hidden, classes } => {
+            format!("a network of {features} features, {hidden} hidden units and {classes} classes")
+        }
+        Model::Custom { name, .. } => format!("the model {name}"),
+    };
+    format!("{kind} ({} weights)", grouped(model.weights()))
+}
+
+/// `3 steps of at most 32 examples, learning rate 0.5`, or `the loss, at most 4, and the part of
+/// right predictions`.
+pub(super) fn answer(training: &Training) -> String {
+    let Training { steps, batch, learning_rate_micro, largest_loss_micro, .. } = training;
+    if let Some(largest) = largest_loss_micro {
+        let largest = show_micro(*largest);
+        return format!("the loss, at most {largest}, and the part of right predictions");
+    }
+    let steps = if *steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+    let batch = batch.map_or("of all examples".to_owned(), |batch| {
+        format!("of at most {} examples", grouped(batch.into()))
+    });
+    format!("{steps} {batch}, learning rate {}", show_micro(*learning_rate_micro))
+}
+
+/// How often a device answers in the rounds, for its owner. `coin` says how it decides in each.
+pub(super) fn how_often(recipe: &Recipe, series: &Series, span: &str, coin: &str) -> Vec<String> {
+    let rounds = grouped(series.rounds);
+    let often = match series.participation {
+        Participation::EachRound {} => {
+            format!("In up to {rounds} rounds {span}, at most once in each. {coin}")
+        }
+        Participation::Donation {} => donation(recipe, &rounds, span),
+    };
+    let this = match &series.round {
+        None => {
+            "This announces the rounds. Devices answer the rounds, not the announcement.".to_owned()
+        }
+        Some(round) => format!("This is round {} of up to {rounds}.", grouped(round.index + 1)),
+    };
+    vec![often, this]
+}
+
+fn donation(recipe: &Recipe, rounds: &str, span: &str) -> String {
+    let Sampling { rate, cover, .. } = recipe.sampling;
+    let whether = match rate.is_one() {
+        true => "in which one, or in none".to_owned(),
+        false => {
+            format!("whether it answers at all ({} devices may) and in which round", one_in(rate))
+        }
+    };
+    let otherwise = match () {
+        () if cover.is_one() => "it sends a message that looks the same",
+        () if cover.is_zero() => "it sends nothing, so a relay sees in which one it answered",
+        () => "it sometimes sends a message that looks the same",
+    };
+    format!(
+        "At most once, at a secret time: in one of up to {rounds} rounds {span}. Your device decides at \
+         random {whether}. In the others {otherwise}. Its own history does not say when, or whether, \
+         it answered."
+    )
+}
+
+/// What an update is, for the owner of a device.
+pub(super) fn what_update(series: &Series) -> Option<String> {
+    let training = series.training.as_ref()?;
+    if training.is_evaluation() {
+        return Some(format!(
+            "{EVALUATION} says how well a model that everybody can read predicts your data: how wrong \
+             it is on average, and how often it is right. Your device works it out; your data stays \
+             on it. The model: {}.",
+            model(&training.model)
+        ));
+    }
+    Some(format!(
+        "{UPDATE} says how a model that everybody can read would have to change to fit your data \
+         better. Your device works it out; your data stays on it. The model: {}.",
+        model(&training.model)
+    ))
+}

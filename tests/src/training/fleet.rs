@@ -1,0 +1,195 @@
+//! The devices of a training, in this process. Each has a weight of its own, and adds 1 to it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{CryptoRng, SeedableRng};
+use sotto_client::{Host, InsecureName, Log, Participant, PassReport, Trainer};
+use sotto_learn::evaluation::{Answer, Scale};
+use sotto_learn::local::LocalTraining;
+use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState};
+use sotto_protocol::trust::Trust;
+use sotto_wire::EntryId;
+use sotto_wire::recipe::Model;
+
+use super::DEVICES;
+use super::scene::Scene;
+use crate::phone::Source;
+
+/// Between two passes of a device.
+const PAUSE: Duration = Duration::from_millis(150);
+/// After a pass that could not deliver: an answer is sent a few times only, and a party that was
+/// killed needs some time.
+const LONG_PAUSE: Duration = Duration::from_millis(800);
+
+pub(super) struct Fleet {
+    devices: Vec<Device>,
+    progress: Arc<Progress>,
+}
+
+/// How far the devices are.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// How many rounds each has answered, so that nothing is waiting to be sent.
+    answered: [AtomicU64; DEVICES],
+    /// What each said last.
+    said: [Mutex<String>; DEVICES],
+}
+
+/// What a device remembers at the end.
+pub(super) struct Memory {
+    pub(super) state: DeviceState,
+    /// The rounds that it considered, in order.
+    pub(super) considered: Vec<EntryId>,
+    /// The state after its first round.
+    pub(super) after_first: Option<DeviceState>,
+}
+
+struct Device {
+    number: usize,
+    participant: Participant<MemoryState>,
+    /// To read the log anew.
+    log_url: String,
+    trust: Arc<Trust>,
+}
+
+impl Fleet {
+    pub(super) fn new(scene: &Scene, seed: u64) -> Result<Self> {
+        let device = |number| Device::new(scene, seed, number);
+        let devices = (0..DEVICES).map(device).collect::<Result<_>>()?;
+        Ok(Self { devices, progress: Arc::default() })
+    }
+
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// All devices do their passes until they are stopped.
+    pub(super) fn live(self, stop: &AtomicBool) -> Result<Vec<Memory>> {
+        let Self { devices, progress } = self;
+        let progress = &*progress;
+        thread::scope(|scope| {
+            let living: Vec<_> = devices
+                .into_iter()
+                .map(|device| scope.spawn(move || device.live(progress, stop)))
+                .collect();
+            let ended = |device: thread::ScopedJoinHandle<'_, Result<Memory>>| {
+                device.join().map_err(|_| anyhow!("a device panicked"))?
+            };
+            living.into_iter().map(ended).collect()
+        })
+    }
+}
+
+impl Progress {
+    /// How many devices have answered this round.
+    pub(super) fn answered(&self, round: u64) -> usize {
+        let has = |answered: &&AtomicU64| answered.load(Ordering::SeqCst) > round;
+        self.answered.iter().filter(has).count()
+    }
+
+    fn say(&self, device: usize, text: String) {
+        *self.said[device].lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (answered, said)) in self.answered.iter().zip(&self.said).enumerate() {
+            let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            let answered = answered.load(Ordering::SeqCst);
+            writeln!(f, "device {number} has answered {answered} rounds: {said}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Device {
+    fn new(scene: &Scene, seed: u64, number: usize) -> Result<Self> {
+        let mut host = Host::new(Arc::new(Source::new(IpAddr::V4(Ipv4Addr::LOCALHOST))));
+        let drawn = AtomicU64::new(0);
+        let own_seed = seed * DEVICES as u64 + number as u64;
+        host.random = Arc::new(move || {
+            let mut rng = ChaCha20Rng::seed_from_u64(own_seed);
+            rng.set_stream(drawn.fetch_add(1, Ordering::Relaxed));
+            Box::new(rng) as Box<dyn CryptoRng>
+        });
+        host.attestor = Some(Box::new(InsecureName::new(format!("device-{number}"))?));
+        host.trainer = Some(Box::new(OwnWeight(number)));
+        let (log_url, trust) = (scene.world.log.url(), Arc::clone(&scene.trust));
+        let log = Log::at(&log_url, &host, &trust)?;
+        let participant = Participant::new(host, Arc::clone(&trust), MemoryState::default(), log);
+        Ok(Self { number, participant, log_url, trust })
+    }
+
+    /// Passes until it is stopped. Nothing that a pass says can end it: parties come and go.
+    fn live(mut self, progress: &Progress, stop: &AtomicBool) -> Result<Memory> {
+        let mut after_first = None;
+        let mut considered = Vec::new();
+        while !stop.load(Ordering::SeqCst) {
+            let done = self.participant.pass();
+            let is_waiting = self.participant.insecure_pending().count() > 0;
+            progress.say(self.number, shown(&done));
+            let new = done.map(|report| report.considered).unwrap_or_default();
+            considered.extend_from_slice(&new);
+            if !is_waiting {
+                progress.answered[self.number].store(considered.len() as u64, Ordering::SeqCst);
+            }
+            thread::sleep(if is_waiting { LONG_PAUSE } else { PAUSE });
+            if !new.is_empty() {
+                let state;
+                (self, state) = self.restarted()?;
+                after_first.get_or_insert(state);
+            }
+        }
+        ensure!(self.participant.insecure_pending().count() == 0, "an answer was not delivered");
+        let (_, store, _) = self.participant.into_parts();
+        Ok(Memory { state: store.state().clone(), considered, after_first })
+    }
+
+    /// The same device as a new process, with what it has stored and nothing else, and that.
+    fn restarted(self) -> Result<(Self, DeviceState)> {
+        let Self { number, participant, log_url, trust } = self;
+        let (host, store, _) = participant.into_parts();
+        let state = store.state().clone();
+        let log = Log::at(&log_url, &host, &trust)?;
+        let participant = Participant::new(host, Arc::clone(&trust), store, log);
+        Ok((Self { number, participant, log_url, trust }, state))
+    }
+}
+
+fn shown(done: &Result<PassReport, sotto_client::ParticipantError>) -> String {
+    match done {
+        Ok(report) => format!("{report:?}"),
+        Err(error) => format!("{error}"),
+    }
+}
+
+/// Trains the model by adding 1 to one weight.
+struct OwnWeight(usize);
+
+impl Trainer for OwnWeight {
+    fn knows(&self, model: &Model) -> bool {
+        model.weights() == DEVICES as u64
+    }
+
+    fn update(
+        &self,
+        _: &Model,
+        _: LocalTraining,
+        _: &[f64],
+        _: &mut dyn CryptoRng,
+    ) -> Option<Vec<f64>> {
+        Some((0..DEVICES).map(|weight| f64::from(u8::from(weight == self.0))).collect())
+    }
+
+    fn evaluate(&self, _: &Model, _: &Scale, _: &[f64]) -> Option<Answer> {
+        None
+    }
+}
