@@ -139,24 +139,33 @@ fn print_contribution(contribution: &Contribution, row: &Row<'_>) -> Result<()> 
         row(name, &format!("{} -> {}", example.attributes, example.measurement))?;
     }
     row("then", &contribution.effect)?;
+    let sides = contribution.sides.as_ref();
     if let Some(error) = contribution.projection_error {
-        let words = format!(
+        let mut words = format!(
             "fewer numbers are sent: each number of the sum comes back with an error of {} times the norm \
              of the sum (root mean square, whatever the number of devices), besides its noise",
             up_short(error)
         );
+        if let Some(sides) = sides.filter(|_| error > 0.0) {
+            let equal = up_short(sides.noise_of_devices.noise_error / error);
+            words += &format!("; above a norm of {equal} it is larger than the noise");
+        }
         row("projection", &words)?;
     }
-    let Some(sides) = &contribution.sides else { return Ok(()) };
+    let Some(sides) = sides else { return Ok(()) };
     print_side("noise of devices", &sides.noise_of_devices, row)?;
     print_side("or of servers", &sides.noise_of_aggregators, row)
 }
 
 /// One of two ways of adding noise, with the same guarantee.
 fn print_side(name: &str, side: &NoiseSide, row: &Row<'_>) -> Result<()> {
+    let mean = match side.noise_error_of_mean {
+        Some(error) => format!(", so {} of the mean", up_short(error)),
+        None => String::new(),
+    };
     let words = format!(
-        "{} on each number of the sum (standard deviation); one cheating device adds up to {} (rho {}); \
-         reports of about {} bytes",
+        "{} on each number of the sum{mean} (standard deviation); one cheating device adds up to {} \
+         (rho {}); reports of about {} bytes",
         up_short(side.noise_error),
         up_short(side.device_adds),
         up_short(side.rho),

@@ -14,11 +14,11 @@ use sotto_dp::published;
 use sotto_dp::recipe::Judgement;
 use sotto_protocol::admission::{Check, Silence};
 use sotto_protocol::recipe::{
-    Assessment, Cost, Side, Sides, colluding, judgement_of, judgement_to_claim, needs_audience,
-    sending_epsilon, set_claim, show_micro, sides,
+    Assessment, Cost, Side, Sides, colluding, derive_vdaf, judgement_of, judgement_to_claim,
+    mechanism, needs_audience, sending_epsilon, set_claim, show_micro, sides,
 };
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::{Privacy, Probability, Randomizer, VectorQuery};
+use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
@@ -138,6 +138,9 @@ pub(super) struct NoiseSides {
 pub(super) struct NoiseSide {
     /// Standard deviation of the noise in one number of the sum over the expected reports.
     pub(super) noise_error: f64,
+    /// The same for the mean, if the recipe asks for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) noise_error_of_mean: Option<f64>,
     /// The largest norm that is accepted, in units of that of an honest value.
     pub(super) rho: f64,
     /// The same in units of the sum: what one cheating device can add.
@@ -210,6 +213,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     let contribution = assessment.as_ref().map(contribution).transpose()?;
     let mut warnings = warnings(loaded, &crowd, now);
     warnings.extend(rho_warning(contribution.as_ref()));
+    warnings.extend(compression_warning(recipe, contribution.as_ref())?);
     let mut failed = checks.iter().filter(|line| line.status == Status::Failed);
     let only_operators = failed.all(|line| line.check == Check::Operators.name());
     Ok(Examination {
@@ -474,7 +478,7 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
         report_bytes: report_bytes(&assessment.task().vdaf().sizes()),
         keep_probability: mechanism.keep_probability(),
         is_noisy: matches!(recipe.randomizer, Randomizer::Gaussian { .. }),
-        sides: sides(recipe)?.map(noise_sides).transpose()?,
+        sides: sides(recipe)?.map(|sides| noise_sides(sides, recipe)).transpose()?,
         projection_error: match recipe.query.vectors() {
             Some(VectorQuery { dimension, compression: Some(compression), .. }) => {
                 Some(Projection::squared_error(*dimension, compression.dimension)?.sqrt())
@@ -486,10 +490,13 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
     })
 }
 
-fn noise_sides(sides: Sides) -> Result<NoiseSides> {
+fn noise_sides(sides: Sides, recipe: &Recipe) -> Result<NoiseSides> {
+    let expected = series::crowd_of_round(recipe, None).expected_per_release;
+    let is_mean = matches!(recipe.query, Query::VectorMean(_)) && expected >= 1.0;
     let side = |side: Side| {
         anyhow::Ok(NoiseSide {
             noise_error: side.error,
+            noise_error_of_mean: is_mean.then(|| side.error / expected),
             rho: side.rho,
             device_adds: side.addition,
             report_bytes: report_bytes(&side.vdaf.build()?.sizes()),
@@ -511,6 +518,33 @@ fn rho_warning(contribution: Option<&Contribution>) -> Option<String> {
          help",
         up_short(sides.noise_of_devices.rho)
     ))
+}
+
+/// If a projection costs precision and hardly makes the report shorter.
+fn compression_warning(
+    recipe: &Recipe,
+    contribution: Option<&Contribution>,
+) -> Result<Option<String>> {
+    let Some(contribution) = contribution.filter(|found| found.projection_error.is_some()) else {
+        return Ok(None);
+    };
+    let mut whole = recipe.clone();
+    if let Query::VectorSum(vectors) | Query::VectorMean(vectors) = &mut whole.query {
+        vectors.compression = None;
+    }
+    // Uncompressed, a long vector may be more than a report can hold.
+    let Ok(Ok(vdaf)) = mechanism(&whole).map(|found| derive_vdaf(&found).build()) else {
+        return Ok(None);
+    };
+    let (sent, whole) = (contribution.report_bytes, report_bytes(&vdaf.sizes()));
+    Ok((sent > whole / 2).then(|| {
+        format!(
+            "the compression makes a report shorter by only {} of {} bytes, and adds an error: leave it \
+             out, or send much fewer numbers of a long vector",
+            grouped(whole.saturating_sub(sent) as u64),
+            grouped(whole as u64)
+        )
+    }))
 }
 
 fn warnings(loaded: &Loaded, crowd: &Crowd, now: u64) -> Vec<String> {

@@ -59,6 +59,12 @@ const MOST_NOISE: u64 = 1 << 30;
 /// The largest norm, in units.
 const MOST_NORM: u64 = 1 << 50;
 
+/// How often noise is drawn for one report, at most. Each draw is too long with a probability below
+/// `delta/100` ([`tail_micro`]), so that even at a delta of 1/2 all of them are with one below
+/// `1e-100`: only a broken source of randomness ends here. The zero vector is sent then, which
+/// depends on nobody's value.
+const MOST_DRAWS: usize = 64;
+
 /// Covers the roundings of a few dozen operations. Relative.
 const MARGIN: f64 = 1e-12;
 
@@ -269,13 +275,14 @@ impl Method for Gaussian {
 
     fn randomize(&self, value: Value, rng: &mut dyn CryptoRng) -> Value {
         let (exact, noise) = (self.exact(value), self.noise());
-        loop {
+        for _ in 0..MOST_DRAWS {
             // Numbers of at most 2^50, and noise of at most 1001 times 2^30.
             let sent: Vec<i64> = exact.iter().map(|number| number + noise.sample(rng)).collect();
             if is_within(&sent, self.norm_bound) {
                 return Value::Vector(sent);
             }
         }
+        Value::Vector(vec![0; exact.len()])
     }
 
     fn event(&self) -> Option<Event> {

@@ -138,20 +138,28 @@ impl Method for ServerNoise {
     }
 
     fn words(&self) -> Words {
-        let both = up_short(sqrt(2.0) * self.sigma());
+        // Of vectors the unit is that of the fixed point, which tells nobody anything.
+        let (unit, on) = match self.encoding {
+            Encoding::Vector { norm_bound, .. } => (norm_bound as f64, "each number of the sum"),
+            _ => (1.0, "a sum"),
+        };
+        let times = if unit > 1.0 { " times the largest norm" } else { "" };
+        let both = up_short(sqrt(2.0) * self.sigma() / unit);
         Words {
             name: "noise of the servers",
             parameters: vec![Parameter {
                 field: "noise.sigma_micro",
                 name: "noise of each server",
-                micro: self.sigma_micro,
+                micro: (self.sigma_micro as f64 / unit).round() as u64,
                 more_is_weaker: false,
             }],
             explanation: "Your device sends its exact answer in two parts, which say nothing alone. Each of two \
                           operators adds up its parts of all answers, and adds random noise before anybody \
                           sees the result. One honest operator is enough to hide what your device added."
                 .to_owned(),
-            effect: format!("sent as it is; both servers' noise on a sum is {both} (standard deviation)"),
+            effect: format!(
+                "sent as it is; both servers' noise on {on} is {both}{times} (standard deviation)"
+            ),
         }
     }
 }

@@ -168,9 +168,9 @@ impl<F: ShareField> Instance<F> {
         let vf_seed = derivation.joint_seed(Stage::Vf, &vf_parts);
 
         let mut proofs = self.prove(&derivation, &plain.0, &results, &vf_seed, &prover)?;
-        let helper_proofs = derivation.proofs_share::<F>(&seed, 1, self.proofs_len());
-        for (proof, share) in proofs.iter_mut().zip(helper_proofs) {
-            *proof -= share;
+        let helper_proofs = Wiped(derivation.proofs_share::<F>(&seed, 1, self.proofs_len()));
+        for (proof, share) in proofs.iter_mut().zip(&helper_proofs.0) {
+            *proof -= *share;
         }
         Ok((
             PublicShare { wr_parts, vf_parts },
@@ -330,20 +330,22 @@ impl<F: ShareField> Instance<F> {
         prover: &Seed,
     ) -> Result<Vec<F>, FlpError> {
         let randomness = self.total(|flp| flp.prove_rand_len(), |flp| flp.prove_rand_len());
-        let randomness = derivation.prove_randomness::<F>(prover, randomness);
+        let randomness = Wiped(derivation.prove_randomness::<F>(prover, randomness));
         let joint = self.joint_randomness(derivation, vf_seed);
-        let (mut randomness, mut joint) = (randomness.as_slice(), joint.as_slice());
+        let (mut randomness, mut joint) = (randomness.0.as_slice(), joint.as_slice());
         let (norm, bits) = self.inputs(encoded, results);
 
         let mut proofs = Vec::with_capacity(self.proofs_len());
         for _ in 0..self.parameters.proofs_norm_equality {
             let own = front(&mut randomness, self.norm_equality.prove_rand_len());
-            proofs.extend(prove(&self.norm_equality, self.instructions, norm, own, &[])?);
+            let proof = Wiped(prove(&self.norm_equality, self.instructions, norm, own, &[])?);
+            proofs.extend_from_slice(&proof.0);
         }
         for _ in 0..self.parameters.proofs {
             let own = front(&mut randomness, self.checks.prove_rand_len());
             let joint = front(&mut joint, self.checks.joint_rand_len());
-            proofs.extend(prove(&self.checks, self.instructions, &bits.0, own, joint)?);
+            let proof = Wiped(prove(&self.checks, self.instructions, &bits.0, own, joint)?);
+            proofs.extend_from_slice(&proof.0);
         }
         Ok(proofs)
     }

@@ -5,10 +5,11 @@ use std::any::Any;
 
 use prio::flp::{FlpError, Gadget};
 
+use crate::aggregate_share::wipe;
 use crate::simd::Instructions;
 use crate::vector_field::VectorField;
 
-/// Records the inputs of all calls.
+/// Records the inputs of all calls. They are a device's own values, so they are wiped on drop.
 #[derive(Debug)]
 pub(super) struct Recorder<F: VectorField> {
     pub(super) gadget: Box<dyn Gadget<F>>,
@@ -28,6 +29,13 @@ impl<F: VectorField> Recorder<F> {
         let mut values = vec![F::zero(); points];
         values[0] = gadget.eval(seeds)?;
         Ok(Self { gadget, rows, values, calls: 0 })
+    }
+}
+
+impl<F: VectorField> Drop for Recorder<F> {
+    fn drop(&mut self) {
+        wipe(&mut self.rows);
+        wipe(&mut self.values);
     }
 }
 

@@ -326,11 +326,24 @@ fn noise_of_devices_and_of_aggregators_is_compared() {
     assert!(contribution.report_bytes < 50_000, "{}", contribution.report_bytes);
     let error = contribution.projection_error.unwrap();
     assert!((error * 1_000_f64.sqrt() - 1.0).abs() < 0.01, "{error}");
+    let shorter =
+        |found: &Examination| found.warnings.iter().any(|line| line.contains("the compression"));
+    assert!(!shorter(&packed), "{:?}", packed.warnings);
+    // The fixed part of a report does not become shorter.
+    let hardly = of(64, devices, None, Some(Compression { dimension: 16, seed: 1 }));
+    assert!(shorter(&hardly), "{:?}", hardly.warnings);
+    let effect = |found: &Examination| found.contribution.as_ref().unwrap().effect.clone();
 
     let noise = Some(Noise::ServerGaussian { sigma_micro: 5_000_000 });
     let servers = of(64, Randomizer::None, noise, None);
     let sides = servers.contribution.as_ref().unwrap().sides.as_ref().unwrap();
     assert!(sides.noise_of_devices.rho > 1.0 && !rho(&servers), "{sides:?}");
+    assert_eq!(
+        effect(&servers),
+        "sent as it is; both servers' noise on each number of the sum is 7.08 times the largest norm \
+         (standard deviation)"
+    );
+    assert_eq!(sides.noise_of_aggregators.noise_error_of_mean, None);
     // Both servers add 5 clips of 2.
     assert!(
         (sides.noise_of_aggregators.noise_error - 10.0 * 2_f64.sqrt()).abs() < 0.1,

@@ -15,13 +15,16 @@ use super::{Inquiry, NewArgs, series};
 use crate::output::WithHint;
 use crate::task::same_server;
 use crate::time_text::parse_moment;
-use crate::{keys, task_file};
+use crate::{keys, recipe_file, task_file};
 
 /// The answers that the default rate aims at: enough for useful totals and a small epsilon.
 const AIM: u64 = 20_000;
 
 const DAY_S: u64 = 86_400;
 const WEEK_S: u64 = 7 * DAY_S;
+
+/// The context of errors about the claim that was asked for.
+const UNUSABLE: &str = "--epsilon cannot be used";
 
 /// Why leader and helper must not be the same.
 const TWICE: &str = "whoever runs both sees every answer";
@@ -103,11 +106,12 @@ impl NewArgs {
             parties: self.parties(ask)?,
         };
         if let Some(epsilon) = &self.epsilon {
-            let named = |error: anyhow::Error| error.context("--epsilon cannot be used");
-            parse_epsilon(epsilon)
-                .map_err(|reason| anyhow!(reason))
-                .and_then(|target| calibrate(&mut draft, self.randomizer, self.audience, target))
-                .map_err(named)?;
+            let target = parse_epsilon(epsilon).map_err(|reason| anyhow!(reason));
+            let target = target.map_err(|error| error.context(UNUSABLE))?;
+            // Other options may be wrong too, and are named by what is wrong with them.
+            recipe_file::with_stand_ins(draft.clone())?;
+            calibrate(&mut draft, self.randomizer, self.audience, target)
+                .map_err(|error| error.context(UNUSABLE))?;
         }
         Ok(draft)
     }
