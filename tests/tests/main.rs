@@ -21,6 +21,7 @@ mod pipeline;
 mod receipts;
 mod recipes;
 mod release;
+mod repeat;
 mod silent_servers;
 mod slow_helpers;
 mod squared_error;

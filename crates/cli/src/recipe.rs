@@ -12,6 +12,7 @@ mod explain;
 mod mechanisms;
 mod new;
 mod publish;
+mod repeat;
 mod schema;
 mod series;
 mod show;
@@ -45,6 +46,8 @@ enum RecipeCommand {
     Tokens(tokens::TokensArgs),
     /// Sign a recipe and put it into the log.
     Publish(publish::PublishArgs),
+    /// Ask a question again: publish the next round of a header.
+    Repeat(repeat::RepeatArgs),
     /// Show a recipe.
     Show(show::ShowArgs),
     /// Describe how two recipes differ, and which changes weaken privacy.
@@ -65,6 +68,7 @@ impl RecipeCommandArgs {
             RecipeCommand::Coalitions(args) => args.run(output),
             RecipeCommand::Tokens(args) => args.run(output),
             RecipeCommand::Publish(args) => args.run(output),
+            RecipeCommand::Repeat(args) => args.run(output),
             RecipeCommand::Show(args) => args.run(output),
             RecipeCommand::Diff(args) => args.run(output),
             RecipeCommand::Explain(args) => args.run(output),

@@ -13,7 +13,7 @@ use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
 /// servers, or take long.
-const ELSEWHERE: [(&str, &str); 19] = [
+const ELSEWHERE: [(&str, &str); 20] = [
     ("account compose", "account.rs"),
     ("account discrete-gaussian", "account.rs"),
     ("account donation", "account.rs"),
@@ -29,6 +29,7 @@ const ELSEWHERE: [(&str, &str); 19] = [
     ("log monitor", "log/monitor.rs"),
     ("log verify", "log/verify.rs"),
     ("recipe publish", "recipe.rs"),
+    ("recipe repeat", "tests/tests/repeat.rs"),
     ("recipe tokens", "tests/src/world.rs"),
     ("serve", "serve.rs"),
     ("train", "train.rs"),
@@ -61,7 +62,8 @@ recipe diff r.toml commute.toml
 recipe explain commute.toml
 vectors check k.toml
 result show week1.json
-result compare week1.json week1.json";
+result compare week1.json week1.json
+result compare week1.json week1.json week2.json --significance 1e-9";
 
 fn commands() -> BTreeSet<String> {
     let schema: Value = serde_json::from_slice(&sotto(Path::new("."), &["schema"]).stdout).unwrap();

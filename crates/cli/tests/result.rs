@@ -149,6 +149,22 @@ fn a_comparison_has_three_exit_codes() {
     let rows = different["comparisons"].as_array().unwrap();
     let differs: Vec<bool> = rows.iter().map(|row| row["differs"].as_bool().unwrap()).collect();
     assert_eq!(differs, [true, false, true], "{different}");
+    // Several: each with the one before it, at the same level for all of them together.
+    let trend = ["week1.json", "week1.json", "week2.json", "--json", "--chart", "trend.svg"];
+    let trend = compare(&trend);
+    assert_eq!(trend.status.code(), Some(1), "{trend:?}");
+    let trend = json(&trend);
+    let steps = trend["comparisons"].as_array().unwrap();
+    assert_eq!(steps.len(), 2 * rows.len());
+    assert!(steps.iter().all(|row| row["step"] == 3 || row["differs"] == false), "{trend}");
+    for (alone, row) in rows.iter().zip(&steps[rows.len()..]) {
+        let p = |row: &Value| row["p_adjusted"].as_f64().unwrap();
+        assert!((p(row) - (2.0 * p(alone)).min(1.0)).abs() < 1e-12, "{alone} {row}");
+    }
+    assert!(fs::read_to_string(folder.path().join("trend.svg")).unwrap().starts_with("<svg"));
+    let refused =
+        error(&compare(&["week1.json", "week1.json", "week2.json", "--significance", "1"]));
+    assert!(refused.contains("significance"), "{refused}");
     // Stricter than the smallest p-value.
     let strict = compare(&["week1.json", "week2.json", "--significance", "1e-9"]);
     assert_eq!(strict.status.code(), Some(0), "{strict:?}");

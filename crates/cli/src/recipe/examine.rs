@@ -226,7 +226,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         checks,
         privacy: guarantee(recipe, loaded.audience, judged.ok().flatten())?,
         contribution,
-        series: Rounds::of(loaded),
+        series: Rounds::of(loaded, trust),
         of_which_round: series::of_which_round(recipe),
         release_rules: words::release_rules(recipe),
         warnings,
@@ -292,12 +292,17 @@ fn why_unknown(check: Check, trusted: bool) -> &'static str {
         Check::FreshState | Check::Once | Check::Token | Check::Conditions => {
             "depends on the device"
         }
-        Check::Operators | Check::Floors | Check::Targeting | Check::Claim | Check::Ledger
+        Check::Operators
+        | Check::Floors
+        | Check::Targeting
+        | Check::Claim
+        | Check::Ledger
+        | Check::Lifetime
             if trusted =>
         {
             "an earlier check failed"
         }
-        Check::Operators | Check::Floors | Check::Ledger => "needs --trust",
+        Check::Operators | Check::Floors | Check::Ledger | Check::Lifetime => "needs --trust",
         Check::Derivation | Check::Targeting | Check::Claim => "an earlier check failed",
         Check::KeySets => "needs the log: `recipe publish --trust` compares the aggregators' URLs",
         _ => "needs the log: `sotto log verify`",

@@ -9,12 +9,12 @@ use sotto_crypto::note::NoteKey;
 use sotto_protocol::admission::{Silence, Watch, check_url};
 use sotto_protocol::log::admit::{AdmissionRules, Signers, check_entry};
 use sotto_protocol::trust::Trust;
-use sotto_wire::recipe::Aggregator;
+use sotto_wire::recipe::{Aggregator, Round};
 use sotto_wire::{Entry, EntryKind, Recipe, Role};
 
 use super::check::print;
 use super::examine::examine;
-use super::words;
+use super::{series, words};
 use crate::log_source::{LogArgs, LogSource};
 use crate::output::{Outcome, Output, WithHint};
 use crate::recipe_file::{self, AudienceArgs, Form, kind_words};
@@ -58,7 +58,33 @@ impl PublishArgs {
         let signer = self.signer.as_deref().map(signer_file::read).transpose()?;
         let source = self.log.required(trust.as_ref())?;
         let entry = entry(recipe_file::read(&self.file)?, signer.as_ref())?;
-        check_signatures(&entry)?;
+        self.publish(&entry, trust.as_ref(), &source, output)
+    }
+
+    /// The next round of the header in the file, whatever was published before.
+    pub(super) fn run_next_round(self, output: &Output) -> Result<Outcome> {
+        let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
+        let signer = self.signer.as_deref().map(signer_file::read).transpose()?;
+        let missing = || anyhow!("--signer is missing: a round is signed by its author");
+        let signer = signer.ok_or_else(missing)?;
+        let source = self.log.required(trust.as_ref())?;
+        let header = entry(recipe_file::read(&self.file)?, Some(&signer))?;
+        let header = header.recipe().ok_or_else(|| anyhow!("the file is not a recipe"))?;
+        let policy = trust.as_ref().map(Trust::policy);
+        let entries = source.newest(policy)?.map(|mut log| log.entries()).transpose()?;
+        let index = next_round(header, &entries.unwrap_or_default())?;
+        let round = header.with_round(Round { index, model: None })?;
+        self.publish(&sign(&round, &signer)?, trust.as_ref(), &source, output)
+    }
+
+    fn publish(
+        &self,
+        entry: &Entry,
+        trust: Option<&Trust>,
+        source: &LogSource,
+        output: &Output,
+    ) -> Result<Outcome> {
+        check_signatures(entry)?;
         if let Some(recipe) = entry.recipe() {
             if trust.is_none() {
                 output.warning(
@@ -66,19 +92,18 @@ impl PublishArgs {
                      --trust, the file that devices use",
                 );
             }
-            let urls =
-                trust.as_ref().map(|trust| check_urls(recipe, &source, trust)).transpose()?;
-            if !self.acceptable(&entry, trust.as_ref(), urls, output)? {
+            let urls = trust.map(|trust| check_urls(recipe, source, trust)).transpose()?;
+            if !self.acceptable(entry, trust, urls, output)? {
                 return Ok(Outcome::No);
             }
         }
         let with_tokens = |recipe: &&Recipe| recipe.parties.tokens.key(Role::Leader).is_some();
         if let Some(recipe) = entry.recipe().filter(with_tokens).filter(|_| !self.force) {
-            let newest = source.newest(trust.as_ref().map(Trust::policy))?;
+            let newest = source.newest(trust.map(Trust::policy))?;
             let published = newest.map(|mut snapshot| snapshot.entries()).transpose()?;
             check_fresh_keys(recipe, &published.unwrap_or_default())?;
         }
-        let (name, ending) = file_name(&entry);
+        let (name, ending) = file_name(entry);
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make {}", self.out.display()))?;
         // Without the `./` of the default: people will type these names.
@@ -88,7 +113,7 @@ impl PublishArgs {
         // Signatures are deterministic: a second attempt finds its own file.
         let same = std::fs::read(&entry_file).is_ok_and(|bytes| bytes == entry.to_bytes());
         recipe_file::write(&entry_file, &entry.to_bytes(), self.force || same)?;
-        let proof = source.submit(&entry, trust.as_ref().map(Trust::policy), output)?;
+        let proof = source.submit(entry, trust.map(Trust::policy), output)?;
         recipe_file::write(&proof_file, &proof.to_bytes(), true)?;
         if output.json() {
             output.value(&json!({
@@ -110,6 +135,9 @@ impl PublishArgs {
         ));
         if let Some(recipe) = entry.recipe() {
             output.remark(words::summary(recipe));
+            if let Some(left) = series::rounds_left(recipe) {
+                output.remark(left);
+            }
             let trust = self.trust.as_deref().map_or("FILE".into(), |path| path.to_string_lossy());
             let entry = entry_file.display();
             output.next(&[format!("sotto log verify {entry} --trust {trust}")]);
@@ -152,6 +180,37 @@ impl PublishArgs {
         }
         Ok(false)
     }
+}
+
+/// The number of the round that comes after those in the log.
+fn next_round(header: &Recipe, log: &[(u64, Entry)]) -> Result<u64> {
+    let series = header.series.as_ref().filter(|_| header.is_header());
+    let Some(series) = series else {
+        return Err(anyhow!("{} is not the header of a series", header.name))
+            .hint("`sotto recipe new --rounds T` makes one; other recipes are asked once");
+    };
+    if series.training.is_some() {
+        return Err(anyhow!("a round of a training needs a model")).hint("run `sotto train`");
+    }
+    let own = log.iter().filter_map(|(_, entry)| entry.recipe());
+    let own = own.filter(|recipe| recipe.series_id() == header.id());
+    let (mut published, mut next) = (false, 0);
+    for recipe in own {
+        match recipe.round() {
+            None => published = true,
+            Some(round) => next = next.max(round.index + 1),
+        }
+    }
+    if !published {
+        return Err(anyhow!("the header is not in the log, so devices would refuse the round"))
+            .hint("publish it first: `sotto recipe publish`");
+    }
+    if next >= series.rounds {
+        let rounds = series.rounds;
+        return Err(anyhow!("all {rounds} rounds are in the log, and the claim is about no more"))
+            .hint("publish a new header under another name");
+    }
+    Ok(next)
 }
 
 /// The URL of an aggregator in a recipe, compared with what its operator signed.

@@ -3,13 +3,22 @@
 use anyhow::Result;
 use serde::Serialize;
 use sotto_dp::crowd::Crowd;
-use sotto_protocol::recipe::{crowd_of, show_micro};
+use sotto_dp::filter::Filter;
+use sotto_dp::number::up;
+use sotto_dp::published;
+use sotto_protocol::recipe::{
+    Assessment, Cost, crowd_of, judgement_to_claim, set_claim, show_micro,
+};
+use sotto_protocol::trust::Trust;
+use sotto_wire::limits::{MAX_PARTICIPATIONS, MAX_ROUNDS};
 use sotto_wire::recipe::{
-    EVALUATION, Model, Participation, Recipe, Round, Sampling, Series, Tokens, Training, UPDATE,
+    EVALUATION, Model, Participation, Privacy, Recipe, Round, Sampling, Series, Tokens, Training,
+    UPDATE,
 };
 
 use super::words::{grouped, one_in};
 use crate::recipe_file::Loaded;
+use crate::vocabulary;
 
 /// What `recipe check` says about rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +29,12 @@ pub(super) struct Rounds {
     most_rounds: u64,
     /// How many tokens a device gets from each issuer.
     tokens_per_issuer: u64,
+    /// What a device computes for a recipe of one such round.
+    #[serde(serialize_with = "vocabulary::epsilon_or_inf")]
+    epsilon_of_one: Option<f64>,
+    /// For how many rounds of one header a new device's budget lasts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    affordable_rounds: Option<u64>,
     /// The header of a round.
     header_id: Option<String>,
     round: Option<u64>,
@@ -29,8 +44,8 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Of a recipe that has rounds.
-    pub(super) fn of(loaded: &Loaded) -> Option<Self> {
+    /// Of a recipe that has rounds, on a device with this trust file.
+    pub(super) fn of(loaded: &Loaded, trust: Option<&Trust>) -> Option<Self> {
         let recipe = &loaded.recipe;
         let series = recipe.series.as_ref()?;
         let most = series.most_reports();
@@ -43,6 +58,8 @@ impl Rounds {
             donation,
             most_rounds: most,
             tokens_per_issuer: if *tokens == Tokens::InsecureNone { 0 } else { most },
+            epsilon_of_one: cost(loaded, 1).map(|cost| cost.judgement.epsilon),
+            affordable_rounds: trust.and_then(|trust| affordable_rounds(loaded, trust)),
             header_id: header.map(|header| header.id().to_string()),
             round: round.map(|round| round.index),
             model_digest: round.and_then(|round| Some(round.model.as_ref()?.to_string())),
@@ -65,6 +82,13 @@ impl Rounds {
             row("model", model)?;
         }
         row("one device", &self.one_device())?;
+        if let Some(epsilon) = self.epsilon_of_one {
+            let mut words = format!("epsilon {} for a recipe of one such round", up(epsilon));
+            if let Some(rounds) = self.affordable_rounds {
+                words += &format!("; a new device's budget pays for up to {}", grouped(rounds));
+            }
+            row("cost", &words)?;
+        }
         let tokens = match (self.tokens_per_issuer, self.pairs) {
             (0, _) => "none, so nobody makes sure that a device keeps to that".to_owned(),
             (1, true) => "1 pair per device".to_owned(),
@@ -81,6 +105,37 @@ impl Rounds {
             false => "may take part in all of them".to_owned(),
         }
     }
+}
+
+/// What a device is charged if there are so many rounds; `None` if nothing is claimed, or nothing
+/// can be.
+fn cost(loaded: &Loaded, rounds: u64) -> Option<Cost> {
+    let mut recipe = loaded.recipe.header().unwrap_or_else(|| loaded.recipe.clone());
+    recipe.series.as_mut()?.rounds = rounds;
+    let Privacy::Claim { rounds: claimed, .. } = &mut recipe.privacy else { return None };
+    *claimed = rounds;
+    let judged = judgement_to_claim(&recipe, loaded.audience).ok()??;
+    set_claim(&mut recipe, published(judged.epsilon).ok()?).ok()?;
+    Assessment::certified(recipe, loaded.audience).ok()?.cost().cloned()
+}
+
+/// The most rounds that a ledger pays for in which nothing was spent yet.
+fn affordable_rounds(loaded: &Loaded, trust: &Trust) -> Option<u64> {
+    let series = loaded.recipe.series.as_ref()?;
+    let most = if is_donation(series) { MAX_ROUNDS } else { MAX_PARTICIPATIONS };
+    let pays = |rounds: u64| {
+        let Some(cost) = cost(loaded, rounds) else { return false };
+        [trust.budget(), trust.lifetime()].into_iter().all(|budget| {
+            Filter::new(budget, 0).is_ok_and(|it| it.may_afford(0, &cost.charge).is_ok())
+        })
+    };
+    cost(loaded, 1)?;
+    let (mut enough, mut above) = (0, most + 1);
+    while enough + 1 < above {
+        let middle = u64::midpoint(enough, above);
+        if pays(middle) { enough = middle } else { above = middle }
+    }
+    Some(enough)
 }
 
 fn is_donation(series: &Series) -> bool {
@@ -116,6 +171,16 @@ pub(super) fn of_which_round(recipe: &Recipe) -> &'static str {
         Some(series) if is_donation(series) => " in the last round, which has the fewest",
         Some(_) => " in each round",
     }
+}
+
+/// How often the series of this round can still be asked.
+pub(super) fn rounds_left(recipe: &Recipe) -> Option<String> {
+    let (series, round) = (recipe.series.as_ref()?, recipe.round()?);
+    let left = series.rounds.saturating_sub(round.index + 1);
+    Some(match left {
+        0 => "it is the last round that the claim is about".to_owned(),
+        _ => format!("{} more rounds are within the claim", grouped(left)),
+    })
 }
 
 /// Rows of `recipe show`.

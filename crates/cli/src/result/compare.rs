@@ -1,8 +1,9 @@
-//! `sotto result compare`: whether two results differ by more than noise and sampling.
+//! `sotto result compare`: whether results differ by more than noise and sampling, and a chart of how
+//! they change.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
@@ -11,6 +12,7 @@ use sotto_client::query_result::{Comparison, Incomparable, LEVEL, Row, RowDiffer
 
 use super::file;
 use crate::output::{Outcome, Output, hinted};
+use crate::svg_chart::{self, Axis, Chart, Look, Point, Series};
 
 /// More rows than these are not read.
 const MOST_ROWS: usize = 50;
@@ -19,22 +21,30 @@ const MOST_ROWS: usize = 50;
 const TEST: &str = "a z-test for each row, from the intervals for noise and sampling, with Holm's \
                     correction for the number of rows";
 
-/// Compares two results that were kept.
+/// What differs where there are several results.
+const EACH_STEP: &str = "each result is compared with the one before it, and the p-values are \
+                         multiplied by the number of these steps";
+
+/// More rows than these are not drawn.
+const MOST_DRAWN: usize = 8;
+
+/// Compares results that were kept.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Each row is tested by itself; the p-values are adjusted for the number of rows \
     (Holm), so that chance alone makes any row differ with at most the probability of \
     --significance. The test assumes that the two collections are independent, as any two \
-    releases are. It compares numbers of devices, not shares.\n\nExit code 0: no difference beyond noise and \
+    releases are. It compares numbers of devices, not shares.\n\nGive more than two results, such as the rounds of a \
+    question, to compare each with the one before it:\n  sotto result compare week-*.json --chart trend.svg\n\nExit code 0: no difference beyond noise and \
     sampling. 1: they differ. 2: they cannot be compared."
 )]
 pub(super) struct CompareArgs {
-    /// The first result, in JSON.
-    #[arg(value_name = "A")]
-    first: PathBuf,
-    /// The second one, with the same rows.
-    #[arg(value_name = "B")]
-    second: PathBuf,
+    /// Results in JSON, with the same rows, in the order of time.
+    #[arg(value_name = "FILE", num_args = 2.., required = true)]
+    files: Vec<PathBuf>,
+    /// Draw how the estimates change, with their intervals, into this SVG file.
+    #[arg(long, value_name = "FILE.svg")]
+    chart: Option<PathBuf>,
     /// The probability that any row is said to differ, if none does, is at most this.
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     significance: f64,
@@ -45,12 +55,15 @@ pub(super) struct CompareArgs {
 struct Printed<'a> {
     differs: bool,
     significance: f64,
-    test: &'static str,
+    test: String,
     comparisons: Vec<Line<'a>>,
 }
 
 #[derive(Serialize)]
 struct Line<'a> {
+    /// Which result is the second one, from 1, if there are more than two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<usize>,
     label: &'a str,
     first: f64,
     second: f64,
@@ -65,6 +78,7 @@ impl<'a> From<&'a RowDifference> for Line<'a> {
     fn from(row: &'a RowDifference) -> Self {
         let end = |end: f64| end.is_finite().then_some(end);
         Self {
+            step: None,
             label: &row.label,
             first: row.first,
             second: row.second,
@@ -79,23 +93,97 @@ impl<'a> From<&'a RowDifference> for Line<'a> {
 
 impl CompareArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        let [first, second] = [file::read(&self.first)?, file::read(&self.second)?];
-        let comparison = Comparison::new(&first, &second, self.significance)
-            .map_err(|reason| refusal(&reason, &self.first, &self.second))?;
-        if output.json() {
-            output.value(&Printed {
-                differs: comparison.differs(),
-                significance: comparison.significance,
-                test: TEST,
-                comparisons: comparison.rows.iter().map(Line::from).collect(),
-            })?;
-        } else {
-            print(output, &comparison)?;
-            if let Some(remark) = remark(&first, &second) {
-                output.remark(remark);
-            }
+        let results = self.files.iter().map(|path| file::read(path)).collect::<Result<Vec<_>>>()?;
+        let steps = results.len() - 1;
+        // The probability of a false alarm in any step is at most what was asked for. A level that is
+        // none stays one.
+        let level = self.significance;
+        let level = if level < 1.0 { level / steps as f64 } else { level };
+        let named = self.files.iter().zip(&results).collect::<Vec<_>>();
+        let compared = named.windows(2).map(|pair| {
+            let [(first_path, first), (second_path, second)] = [pair[0], pair[1]];
+            let found = Comparison::new(first, second, level);
+            found.map_err(|reason| refusal(&reason, first_path, second_path))
+        });
+        let mut compared = compared.collect::<Result<Vec<_>>>()?;
+        for row in compared.iter_mut().flat_map(|one| &mut one.rows) {
+            row.p_adjusted = (row.p_adjusted * steps as f64).min(1.0);
         }
-        Ok(if comparison.differs() { Outcome::No } else { Outcome::Yes })
+        if let Some(path) = &self.chart {
+            std::fs::write(path, svg_chart::svg(&trend(&named)))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let differs = compared.iter().any(Comparison::differs);
+        if output.json() {
+            self.print_json(&compared, differs, output)?;
+        } else {
+            for (step, one) in compared.iter().enumerate() {
+                if steps > 1 {
+                    let pair = [&self.files[step], &self.files[step + 1]];
+                    output.title(&format!("{} -> {}", pair[0].display(), pair[1].display()))?;
+                }
+                print(output, one)?;
+                if let Some(remark) = remark(&results[step], &results[step + 1]) {
+                    output.remark(remark);
+                }
+            }
+            self.print_test(steps, output)?;
+        }
+        Ok(if differs { Outcome::No } else { Outcome::Yes })
+    }
+
+    fn print_json(&self, compared: &[Comparison], differs: bool, output: &Output) -> Result<()> {
+        let lines = compared.iter().enumerate().flat_map(|(step, one)| {
+            let step = (compared.len() > 1).then_some(step + 2);
+            one.rows.iter().map(move |row| Line { step, ..Line::from(row) })
+        });
+        let test = if compared.len() > 1 { format!("{TEST}; {EACH_STEP}") } else { TEST.into() };
+        let significance = self.significance;
+        output.value(&Printed { differs, significance, test, comparisons: lines.collect() })
+    }
+
+    fn print_test(&self, steps: usize, output: &Output) -> Result<()> {
+        let (level, percent) = (self.significance, LEVEL * 100.0);
+        let several = if steps > 1 { format!("; {EACH_STEP}") } else { String::new() };
+        output.prose(format!(
+            "The test: {TEST}{several}. The level is {level}. Each interval of {percent} % is for its row \
+             alone."
+        ))
+    }
+}
+
+/// How the rows change from result to result: those that are largest at the end.
+fn trend(results: &[(&PathBuf, &QueryResult)]) -> Chart {
+    let rows = |result: &QueryResult| {
+        let meaning = result.meaning.clone();
+        meaning.map(|found| [found.buckets, found.statistics].concat()).unwrap_or_default()
+    };
+    let mut last: Vec<(usize, Row)> =
+        results.last().map(|one| rows(one.1)).unwrap_or_default().into_iter().enumerate().collect();
+    last.sort_by(|one, other| other.1.estimate.total_cmp(&one.1.estimate));
+    let left_out = last.len().saturating_sub(MOST_DRAWN);
+    let series = last.into_iter().take(MOST_DRAWN).map(|(at, row)| {
+        let points = results.iter().enumerate().filter_map(|(x, one)| {
+            let row = rows(one.1).into_iter().nth(at)?;
+            let bar = row.low.is_finite() && row.high.is_finite();
+            let bar = bar.then_some((row.low, row.high));
+            Some(Point { bar, ..Point::new((x + 1) as f64, row.estimate) })
+        });
+        Series { name: row.label, points: points.collect(), look: Look::Line }
+    });
+    let mut notes =
+        vec!["Bars are intervals of 95 % for noise and sampling, each for its row.".into()];
+    if left_out > 0 {
+        notes.push(format!(
+            "The {MOST_DRAWN} rows that are largest at the end; {left_out} more are not shown."
+        ));
+    }
+    Chart {
+        title: "Estimates from result to result".to_owned(),
+        notes,
+        x: Axis { label: format!("result, 1 to {}", results.len()), ..Axis::default() },
+        y: Axis { label: "estimate".to_owned(), holds: vec![0.0], ..Axis::default() },
+        series: series.collect(),
     }
 }
 
@@ -137,16 +225,12 @@ fn print(output: &Output, comparison: &Comparison) -> Result<()> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     output.table(table)?;
-    let (rows, level) = (comparison.rows.len(), comparison.significance);
+    let rows = comparison.rows.len();
     let differing = comparison.rows.iter().filter(|row| row.differs).count();
     output.prose(match differing {
-        0 => format!("\nNo difference beyond noise and sampling, at the level {level}."),
-        _ => format!("\nThey differ by more than noise and sampling, at the level {level}: {differing} of {rows} rows."),
-    })?;
-    output.prose(format!(
-        "The test: {TEST}. Each interval of {} % is for its row alone.",
-        LEVEL * 100.0
-    ))
+        0 => "\nNo difference beyond noise and sampling.".to_owned(),
+        _ => format!("\nThey differ by more than noise and sampling: {differing} of {rows} rows."),
+    })
 }
 
 /// What a reader might overlook.

@@ -370,7 +370,7 @@ fn rounds_are_counted_for_one_device() {
 
     let round = header.with_round(sotto_wire::recipe::Round { index: 29, model: None }).unwrap();
     let known = Loaded::complete(round, None);
-    let json = serde_json::to_value(Rounds::of(&known)).unwrap();
+    let json = serde_json::to_value(Rounds::of(&known, None)).unwrap();
     assert_eq!(json["round"], 29);
     assert_eq!(json["header_id"], header.id().to_string());
 }
