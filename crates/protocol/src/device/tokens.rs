@@ -21,7 +21,9 @@
 //! ```
 //!
 //! Requests are durable before their first byte is sent. So a crash never wastes a token, and a
-//! token is never requested twice: the attester gives the same answer to the same bytes.
+//! token is never requested twice: the attester gives the same answer to the same bytes. For the same
+//! reason answers may be made durable together ([`Change::Together`]): those that a crash loses come
+//! again.
 
 mod stored;
 mod times;
