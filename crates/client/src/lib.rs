@@ -47,7 +47,7 @@ pub use collector::{Cancelled, CollectError, Collected, CollectionJob, Collector
 pub use exchange::ExchangeError;
 pub use http::{HttpOptions, HttpTransport};
 pub use log::HttpLog;
-pub use model_files::{ModelFileError, PIECE_LEN, fetch_model, write_model};
+pub use model_files::{ModelFileError, PIECE_LEN, fetch_model, remove_model, write_model};
 pub use participant::{
     Delivery, Host, HostError, Log, Participant, ParticipantError, PassReport, RouteError,
     TokenFailure, TokenRound,

@@ -10,7 +10,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sotto_protocol::Moment;
 use sotto_wire::EntryId;
@@ -96,12 +96,10 @@ pub fn write_model(folder: &Path, file: &[u8]) -> io::Result<EntryId> {
     if target.exists() {
         return check_written(&target, file).map(|()| digest);
     }
-    let temporary = folder.join(format!(".{digest}.new"));
+    let temporary = temporary(folder, &digest);
     // A crash may have left a part of it.
-    match fs::remove_dir_all(&temporary) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => fs::create_dir_all(&temporary)?,
-    }
+    if_there(fs::remove_dir_all(&temporary))?;
+    fs::create_dir_all(&temporary)?;
     for (index, piece) in pieces(file).enumerate() {
         let mut written = File::create_new(temporary.join(index.to_string()))?;
         written.write_all(&piece)?;
@@ -111,6 +109,26 @@ pub fn write_model(folder: &Path, file: &[u8]) -> io::Result<EntryId> {
     fs::rename(&temporary, &target)?;
     sync_folder(folder)?;
     Ok(digest)
+}
+
+/// Removes a model from this folder, if it is there. Readers see all pieces or none.
+pub fn remove_model(folder: &Path, digest: &EntryId) -> io::Result<()> {
+    let temporary = temporary(folder, digest);
+    if_there(fs::remove_dir_all(&temporary))?;
+    if_there(fs::rename(folder.join(digest.to_string()), &temporary))?;
+    if_there(fs::remove_dir_all(&temporary))
+}
+
+/// The folder of a model that is not complete.
+fn temporary(folder: &Path, digest: &EntryId) -> PathBuf {
+    folder.join(format!(".{digest}.new"))
+}
+
+fn if_there(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// Reads a model of so many numbers from below the URL `models`. Nothing of a wrong one is kept.

@@ -23,7 +23,7 @@ mod routes;
 mod tokens;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand_core::CryptoRng;
 use sotto_protocol::Moment;
@@ -31,6 +31,7 @@ use sotto_protocol::admission::{Silence, WatchError};
 use sotto_protocol::device::tokens::Snapshot;
 use sotto_protocol::device::{
     self, AuditLine, DeviceStore, Errand, PassError, Pending, StateError, follow, next_pass,
+    next_pass_after_round,
 };
 use sotto_protocol::token::AttestError;
 use sotto_protocol::trust::Trust;
@@ -53,6 +54,8 @@ pub struct Participant<S> {
     log: Log,
     /// The time of decisions.
     clock: Clock,
+    /// When the last pass began, if it read a round of a series.
+    saw_round: Option<Instant>,
 }
 
 /// What a pass did. It tells which recipes were considered, never which were answered.
@@ -100,7 +103,7 @@ impl<S: DeviceStore> Participant<S> {
     /// A device with this state that reads this log.
     pub fn new(host: Host, trust: Arc<Trust>, store: S, log: Log) -> Self {
         let clock = Arc::clone(&host.clock);
-        Self { host, trust, store, log, clock }
+        Self { host, trust, store, log, clock, saw_round: None }
     }
 
     /// Decides as if the time were always `time`; the network uses the host's clock. For simulated
@@ -112,13 +115,19 @@ impl<S: DeviceStore> Participant<S> {
     }
 
     /// How long to wait before the next pass. It is drawn at random, anew each time: passes at
-    /// regular times would be a fingerprint.
+    /// regular times would be a fingerprint. The time after which it ends does not depend on what the
+    /// last pass had to compute.
     pub fn pause(&self) -> Duration {
-        next_pass(&mut *(self.host.random)())
+        let mut rng = (self.host.random)();
+        match self.saw_round {
+            Some(began) => next_pass_after_round(began.elapsed(), &mut *rng),
+            None => next_pass(&mut *rng),
+        }
     }
 
     /// One pass: it reads, or it sends.
     pub fn pass(&mut self) -> Result<PassReport, ParticipantError> {
+        let began = Instant::now();
         let mut rng = (self.host.random)();
         let errand = Errand::draw(&self.trust, &mut *rng);
         let mut report = PassReport {
@@ -138,6 +147,8 @@ impl<S: DeviceStore> Participant<S> {
             Errand::Send => 1,
             Errand::Both => usize::MAX,
         };
+        let saw_round = errand != Errand::Send && self.log.has_round();
+        self.saw_round = saw_round.then_some(began);
         let Self { host, trust, store, clock, .. } = self;
         report.insecure_delivery = deliver::deliver(store, host, trust, most, clock(), &mut *rng)?;
         read?;

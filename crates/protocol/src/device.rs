@@ -35,7 +35,7 @@ pub use self::consider::{Consideration, Host, Ticket, advance, consider, toss};
 pub use self::gateway::log_gateway_keys;
 pub use self::learner::Learner;
 pub use self::pass::{Pass, PassError, follow, pass};
-pub use self::schedule::{Errand, next_pass};
+pub use self::schedule::{Errand, next_pass, next_pass_after_round};
 pub use self::state::{
     AuditLine, Change, DeviceState, DeviceStore, MAX_SENDS, MemoryState, Pending, Route,
     SeenGateway, SeenKeySet, StateError,

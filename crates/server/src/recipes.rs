@@ -242,7 +242,7 @@ impl Recipes {
             return Ok(Ok(()));
         }
         let now = self.context.environment.now();
-        let task = match self.membership.judge(admitted, &self.served(), now) {
+        let task = match self.membership.judge(admitted, tasks, now) {
             Ok(task) => task,
             Err(reason) => return Ok(Err(reason)),
         };

@@ -3,6 +3,7 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -134,6 +135,8 @@ pub struct TaskRegistry {
     insecure_plain_tasks: bool,
     insecure_http: bool,
     tasks: RwLock<HashMap<TaskId, Arc<ServedTask>>>,
+    /// The names that authors use: for what, and for how many tasks.
+    names: RwLock<HashMap<String, (EntryId, usize)>>,
     /// Tasks whose data the store has deleted, now or earlier. They are never served again: their
     /// reports could count twice. An upload in progress may still store one.
     forgotten: RwLock<HashSet<TaskId>>,
@@ -148,6 +151,7 @@ impl TaskRegistry {
             insecure_plain_tasks,
             insecure_http,
             tasks: RwLock::default(),
+            names: RwLock::default(),
             forgotten: RwLock::default(),
             not_served: RwLock::default(),
         }
@@ -165,6 +169,10 @@ impl TaskRegistry {
         let mut tasks = self.tasks.write().unwrap_or_else(PoisonError::into_inner);
         if tasks.contains_key(&id) {
             return Err(TaskRefused::Exists(id));
+        }
+        if let Some(recipe) = &task.recipe {
+            let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+            names.entry(name_of(recipe)).or_insert_with(|| (recipe.series_id(), 0)).1 += 1;
         }
         tasks.insert(id, Arc::new(task));
         Ok(())
@@ -201,6 +209,14 @@ impl TaskRegistry {
         self.tasks.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
+    /// The recipe, or the header of the series, for which the author uses this recipe's name, if it is
+    /// another one.
+    pub(crate) fn named_so(&self, recipe: &Recipe) -> Option<EntryId> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let known = names.get(&name_of(recipe)).map(|(known, _)| *known);
+        known.filter(|known| *known != recipe.series_id())
+    }
+
     /// All tasks, in no order.
     pub fn all(&self) -> Vec<Arc<ServedTask>> {
         self.tasks.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
@@ -226,11 +242,24 @@ impl TaskRegistry {
     /// Stops serving a task that the store has forgotten.
     pub(crate) fn forget(&self, id: &TaskId) {
         self.forgotten.write().unwrap_or_else(PoisonError::into_inner).insert(*id);
-        self.tasks.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let mut tasks = self.tasks.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(recipe) = tasks.remove(id).and_then(|task| task.recipe.clone()) else { return };
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut known) = names.entry(name_of(&recipe)) {
+            known.get_mut().1 -= 1;
+            if known.get().1 == 0 {
+                known.remove();
+            }
+        }
     }
 
     /// Whether the data of a task was deleted, in this process or an earlier one.
     pub(crate) fn is_forgotten(&self, id: &TaskId) -> bool {
         self.forgotten.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
+}
+
+/// The name of a recipe and its author.
+fn name_of(recipe: &Recipe) -> String {
+    format!("{}/{}", recipe.author.key, recipe.name)
 }

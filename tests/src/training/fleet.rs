@@ -1,5 +1,6 @@
 //! The devices of a training, in this process. Each has a weight of its own, and adds 1 to it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use rand_core::{CryptoRng, SeedableRng};
 use sotto_client::{Host, InsecureName, Log, Participant, PassReport, Trainer};
 use sotto_learn::evaluation::{Answer, Scale};
 use sotto_learn::local::LocalTraining;
+use sotto_learn::model::to_bytes;
 use sotto_protocol::device::{DeviceState, DeviceStore, MemoryState};
 use sotto_protocol::trust::Trust;
 use sotto_wire::EntryId;
@@ -40,6 +42,8 @@ pub(super) struct Progress {
     answered: [AtomicU64; DEVICES],
     /// What each said last.
     said: [Mutex<String>; DEVICES],
+    /// The models that they trained.
+    models: Mutex<BTreeMap<EntryId, Vec<u8>>>,
 }
 
 /// What a device remembers at the end.
@@ -61,9 +65,10 @@ struct Device {
 
 impl Fleet {
     pub(super) fn new(scene: &Scene, seed: u64) -> Result<Self> {
-        let device = |number| Device::new(scene, seed, number);
+        let progress = Arc::default();
+        let device = |number| Device::new(scene, seed, number, &progress);
         let devices = (0..DEVICES).map(device).collect::<Result<_>>()?;
-        Ok(Self { devices, progress: Arc::default() })
+        Ok(Self { devices, progress })
     }
 
     pub(super) fn progress(&self) -> Arc<Progress> {
@@ -94,6 +99,11 @@ impl Progress {
         self.answered.iter().filter(has).count()
     }
 
+    /// The model with this digest, if a device has trained it.
+    pub(super) fn model(&self, digest: &EntryId) -> Option<Vec<u8>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
+    }
+
     fn say(&self, device: usize, text: String) {
         *self.said[device].lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
@@ -111,7 +121,7 @@ impl fmt::Display for Progress {
 }
 
 impl Device {
-    fn new(scene: &Scene, seed: u64, number: usize) -> Result<Self> {
+    fn new(scene: &Scene, seed: u64, number: usize, progress: &Arc<Progress>) -> Result<Self> {
         let mut host = Host::new(Arc::new(Source::new(IpAddr::V4(Ipv4Addr::LOCALHOST))));
         let drawn = AtomicU64::new(0);
         let own_seed = seed * DEVICES as u64 + number as u64;
@@ -121,7 +131,7 @@ impl Device {
             Box::new(rng) as Box<dyn CryptoRng>
         });
         host.attestor = Some(Box::new(InsecureName::new(format!("device-{number}"))?));
-        host.trainer = Some(Box::new(OwnWeight(number)));
+        host.trainer = Some(Box::new(OwnWeight(number, Arc::clone(progress))));
         let (log_url, trust) = (scene.world.log.url(), Arc::clone(&scene.trust));
         let log = Log::at(&log_url, &host, &trust)?;
         let participant = Participant::new(host, Arc::clone(&trust), MemoryState::default(), log);
@@ -171,8 +181,9 @@ fn shown(done: &Result<PassReport, sotto_client::ParticipantError>) -> String {
     }
 }
 
-/// Trains the model by adding 1 to one weight.
-struct OwnWeight(usize);
+/// Trains the model by adding 1 to one weight. Its loss is that weight, and it is right once that is
+/// positive.
+struct OwnWeight(usize, Arc<Progress>);
 
 impl Trainer for OwnWeight {
     fn knows(&self, model: &Model) -> bool {
@@ -183,13 +194,18 @@ impl Trainer for OwnWeight {
         &self,
         _: &Model,
         _: LocalTraining,
-        _: &[f64],
+        weights: &[f64],
         _: &mut dyn CryptoRng,
     ) -> Option<Vec<f64>> {
+        let file = to_bytes(weights);
+        let mut models = self.1.models.lock().unwrap_or_else(PoisonError::into_inner);
+        models.insert(EntryId::of(&file), file);
         Some((0..DEVICES).map(|weight| f64::from(u8::from(weight == self.0))).collect())
     }
 
-    fn evaluate(&self, _: &Model, _: &Scale, _: &[f64]) -> Option<Answer> {
-        None
+    fn evaluate(&self, _: &Model, scale: &Scale, weights: &[f64]) -> Option<Answer> {
+        let own = weights[self.0];
+        let loss = (own / scale.largest_loss * scale.max as f64) as u64;
+        Some(Answer { loss, right: if own > 0.0 { scale.max } else { 0 } })
     }
 }

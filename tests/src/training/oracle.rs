@@ -5,6 +5,7 @@
 //!   from the sum that was stored (if it was seen).
 //! - Leader and helper have counted as many reports in each round as there are devices, with as many
 //!   different ids: no token was spent twice.
+//! - Of the models, those of the last two rounds are still there, and what others have written.
 //! - A device has considered every round and paid once: the claim of the series, and nothing after
 //!   its first round.
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use sotto_learn::optimizer::Optimizer;
@@ -22,18 +23,24 @@ use sotto_store::FolderFetch;
 use sotto_wire::recipe::Privacy;
 use sotto_wire::{Checkpoint, Entry, EntryId, Recipe};
 
-use super::fleet::Memory;
+use super::fleet::{Memory, Progress};
 use super::kills::Killed;
-use super::scene::Scene;
+use super::scene::{OTHERS, Scene};
 use super::{DEVICES, ROUNDS, Trained};
 
 /// Of the noise of both aggregators in a sum, in units of the clip, times 8: one of the sums of a
 /// campaign is further away with a probability below 1e-12.
 const MOST_NOISE: f32 = 0.708 * 8.0;
 
-pub(super) fn check(scene: &Scene, devices: &[Memory], killed: Killed) -> Result<Trained> {
+pub(super) fn check(
+    scene: &Scene,
+    fleet: &Progress,
+    devices: &[Memory],
+    killed: Killed,
+) -> Result<Trained> {
     let rounds = rounds(scene)?;
-    let steps = weights(scene, &rounds)?;
+    let steps = weights(scene, fleet, &rounds)?;
+    check_models(scene, &rounds)?;
     check_steps(scene, &steps, &killed)?;
     for role in ["leader", "helper"] {
         check_store(&scene.world.path(&format!("{role}-data")).join("sotto.sqlite"), &rounds)
@@ -66,19 +73,38 @@ fn rounds(scene: &Scene) -> Result<Vec<Recipe>> {
 }
 
 /// The weights of each round, and those after the last one.
-fn weights(scene: &Scene, rounds: &[Recipe]) -> Result<Vec<Vec<f32>>> {
+fn weights(scene: &Scene, fleet: &Progress, rounds: &[Recipe]) -> Result<Vec<Vec<f32>>> {
     let mut steps = Vec::new();
     for round in rounds {
-        let digest = round.round().and_then(|it| it.model).context("a round has a model")?;
-        let piece = fs::read(scene.world.path("models").join(digest.to_string()).join("0"))?;
-        let file = piece.get(..4 * DEVICES).context("a model has all weights")?;
-        ensure!(EntryId::of(file) == digest, "a model has another digest");
-        steps.push(file.to_vec());
+        steps.push(fleet.model(&digest(round)?).context("the devices trained another model")?);
     }
     steps.push(fs::read(scene.world.path("weights"))?);
     ensure!(steps.iter().all(|file| file.len() == 4 * DEVICES), "the number of weights");
     let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
     Ok(steps.iter().map(|file| file.as_chunks().0.iter().map(number).collect()).collect())
+}
+
+/// The models of the last two rounds are there, and what somebody else has written.
+fn check_models(scene: &Scene, rounds: &[Recipe]) -> Result<()> {
+    let mut expected: Vec<_> = rounds
+        .iter()
+        .rev()
+        .take(2)
+        .map(|round| Ok(digest(round)?.to_string()))
+        .collect::<Result<_>>()?;
+    expected.push(OTHERS.to_owned());
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry?.file_name().into_string().map_err(|_| anyhow!("a name"))
+    };
+    let mut found =
+        fs::read_dir(scene.world.path("models"))?.map(name).collect::<Result<Vec<_>>>()?;
+    (expected.sort(), found.sort());
+    ensure!(found == expected, "the models {found:?} are there, not {expected:?}");
+    Ok(())
+}
+
+fn digest(round: &Recipe) -> Result<EntryId> {
+    round.round().and_then(|it| it.model).context("a round has a model")
 }
 
 /// Every step counts every device once, and is the one of the stored sum.

@@ -19,6 +19,12 @@ use crate::world::{World, opens};
 /// The name of the recipe.
 const NAME: &str = "training";
 
+/// The name of the recipe that evaluates the model.
+const EVALUATION: &str = "evaluation";
+
+/// A folder beside those of the models.
+pub(super) const OTHERS: &str = "others";
+
 /// The least noise that a recipe may have, of each aggregator, in units of the clip.
 const SIGMA: &str = "0.5";
 
@@ -58,11 +64,26 @@ impl Scene {
         }
         gateway.start()?;
         world.start_with_keys()?;
-        publish(&world, exact)?;
-        let entry = Entry::parse(&fs::read(world.path(&format!("{NAME}.recipe")))?)?;
-        let header = entry.recipe().context("the entry is a recipe")?.clone();
-        ensure!(header.is_header(), "it is no header");
+        let noise: &[&str] = if exact { &["--insecure-exact"] } else { &["--sigma", SIGMA] };
+        let header = publish(&world, NAME, noise, &["--clip", "1"])?;
+        // A model of somebody else, which stays.
+        fs::create_dir(world.path("models").join(OTHERS))?;
         Ok(Self { trust: trust(&world)?, world, header, exact, _gateway: gateway })
+    }
+
+    /// Publishes the header of evaluations, without noise.
+    pub(super) fn publish_evaluation(&self) -> Result<()> {
+        let options = ["--largest-loss", "4"];
+        publish(&self.world, EVALUATION, &["--insecure-exact"], &options).map(drop)
+    }
+
+    /// The arguments of `sotto train` with evaluations after every so many rounds.
+    pub(super) fn evaluate_arguments(&self, every: &str) -> Vec<OsString> {
+        let mut arguments = self.train_arguments();
+        let header = self.world.path(&format!("{EVALUATION}.recipe"));
+        arguments.extend(["--evaluation".into(), header.into_os_string()]);
+        arguments.extend(["--evaluate-every", every, "--deadline", "2m"].map(OsString::from));
+        arguments
     }
 
     /// The arguments of `sotto train`.
@@ -122,42 +143,33 @@ impl Scene {
     }
 }
 
-/// Writes the header and publishes it.
-fn publish(world: &World, exact: bool) -> Result<()> {
+/// Writes a header and publishes it: `options` say what its devices compute.
+fn publish(world: &World, name: &str, noise: &[&str], options: &[&str]) -> Result<Recipe> {
     let (devices, rounds, opens) = (DEVICES.to_string(), ROUNDS.to_string(), opens()?.to_string());
-    let update = format!("update:vector({devices})");
-    let mut arguments = vec!["recipe", "new", NAME, "--purpose", "To learn who was counted."];
-    arguments.extend(["--kind", "vector_sum", "--dimension", &devices, "--clip", "1"]);
-    arguments.extend(["--attribute", &update, "--mapping", "update", "--opens", &opens]);
+    let model = format!("own:{devices}");
+    let mut arguments = vec!["recipe", "new", name, "--purpose", "To learn who was counted."];
+    arguments.extend(["--training", &model, "--models", MODELS, "--rounds", &rounds]);
     arguments.extend(["--population", &devices, "--min-batch", &devices, "--rate", "1"]);
-    arguments.extend(["--rounds", &rounds]);
-    arguments.extend(["--batch-mode", "leader-selected", "--log-origin", "log.example"]);
+    arguments.extend(["--opens", &opens, "--log-origin", "log.example"]);
     arguments.extend(["--leader-operator", "leader.example"]);
     arguments.extend(["--leader-url", &world.pair.leader.url]);
     arguments.extend(["--helper-operator", "helper.example"]);
     arguments.extend(["--helper-url", &world.pair.helper.url]);
     arguments.extend(["--collector-key", "collector.toml"]);
-    match exact {
-        true => arguments.push("--insecure-exact"),
-        false => arguments.extend(["--sigma", SIGMA]),
-    }
+    arguments.extend_from_slice(noise);
+    arguments.extend_from_slice(options);
     let tokens = world.tokens.as_ref().context("a world with tokens")?;
     let [(leader, leader_url), (helper, helper_url)] = tokens.issuers();
     arguments.extend(["--leader-issuer", leader, "--helper-issuer", helper]);
     world.run_json(&arguments)?;
-    let (file, log) = (format!("{NAME}.toml"), world.log.url());
-    let training = format!(
-        "[series.training]\nmodel = {{ kind = \"custom\", name = \"{NAME}\", weights = {devices} }}\n\
-         models = \"{MODELS}\"\nsteps = 1\nlearning_rate = 1.0\n\n"
-    );
-    let text = fs::read_to_string(world.path(&file))?;
-    let place = text.find("[who]").context("a recipe has [who]")?;
-    let (before, after) = text.split_at(place);
-    fs::write(world.path(&file), [before, &training, after].concat())?;
+    let (file, log) = (format!("{name}.toml"), world.log.url());
     let mut arguments = vec!["recipe", "tokens", &file, "--signer", "author.key"];
     arguments.extend(["--leader-issuer", &leader_url, "--helper-issuer", &helper_url]);
     arguments.extend(["--trust", "trust.toml", "--grace", "7d"]);
     world.run_json(&arguments)?;
     world.run_json(&["recipe", "publish", &file, "--signer", "author.key", "--log", &log])?;
-    Ok(())
+    let entry = Entry::parse(&fs::read(world.path(&format!("{name}.recipe")))?)?;
+    let header = entry.recipe().context("the entry is a recipe")?.clone();
+    ensure!(header.is_header(), "it is no header");
+    Ok(header)
 }

@@ -6,6 +6,7 @@ mod protection;
 mod question;
 #[cfg(test)]
 pub(crate) mod testing;
+mod training;
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use sotto_wire::recipe::{
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
+use self::training::TrainingArgs;
 use super::series;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint, hinted, pointed};
@@ -96,6 +98,8 @@ pub(crate) struct NewArgs {
     /// A device takes part at most once, in a secret round.
     #[arg(long, requires = "rounds", help_heading = "Rounds")]
     pub(super) donation: bool,
+    #[command(flatten)]
+    pub(super) training: TrainingArgs,
     /// The approximate number of devices, like 1000000 or 1e6.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) population: Option<String>,
@@ -188,9 +192,9 @@ pub(crate) struct NewArgs {
     /// The longest time that one release may cover [default: from opens to closes]
     #[arg(long, value_name = "LENGTH", value_parser = parse_seconds, help_heading = "Time")]
     pub(super) max_window: Option<u64>,
-    /// How reports are grouped into batches.
-    #[arg(long, value_enum, default_value_t, help_heading = "Time")]
-    pub(super) batch_mode: BatchModeName,
+    /// How reports are grouped into batches [default: time-interval; leader-selected for a training]
+    #[arg(long, value_enum, help_heading = "Time")]
+    pub(super) batch_mode: Option<BatchModeName>,
     /// Who runs the leader: the name of the key that devices pin.
     #[arg(long, value_name = "NAME", help_heading = "Parties")]
     pub(super) leader_operator: Option<String>,
@@ -295,6 +299,10 @@ pub(super) enum Kind {
 
 impl NewArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
+        self.with_training().write(output)
+    }
+
+    fn write(self, output: &Output) -> Result<Outcome> {
         let guided = !output.json() && stdin().is_terminal() && stdout().is_terminal();
         let (mut input, mut questions) = (stdin().lock(), std::io::stderr());
         let prompt = guided.then(|| Prompt::new(&mut input, &mut questions, output.width()));

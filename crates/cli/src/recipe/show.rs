@@ -108,14 +108,26 @@ fn token_rows(loaded: &Loaded, row: &dyn Fn(&str, &str) -> Result<()>) -> Result
     }
     for (role, name) in [(Role::Leader, "leader"), (Role::Helper, "helper")] {
         if let Some(key) = tokens.key(role) {
-            // The name by which attester and issuer know the key.
             let key_of = |spki: Vec<u8>| TokenKey::parse_spki(&spki).ok();
-            let origin = key.spki().ok().and_then(key_of).map(|key| key.origin_name());
+            let origin = key.spki().ok().and_then(key_of).map(|key| origin(&loaded.recipe, &key));
             let origin = origin.unwrap_or_else(|| "not a token key".to_owned());
             row("token key", &format!("{name}: {origin} until {}", words::moment(key.expires)))?;
         }
     }
     Ok(())
+}
+
+/// The name by which the issuer knows the key and counts. In a series each participation has its own.
+fn origin(recipe: &Recipe, key: &TokenKey) -> String {
+    match (recipe.token_number(), recipe.participations()) {
+        (Some(number), _) => key.participation_name(number),
+        (None, None) => key.origin_name(),
+        (None, Some(most)) => {
+            let first = key.participation_name(0);
+            let others = if most > 1 { format!(" and {} more", most - 1) } else { String::new() };
+            first + &others
+        }
+    }
 }
 
 fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
@@ -164,4 +176,27 @@ fn party_rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result
     };
     row("collector key", &format!("id {}, {suite} (--json prints it)", config.id().value()))?;
     row("log", &parties.log)
+}
+
+#[cfg(test)]
+mod tests {
+    use sotto_testing::keys::token_key;
+    use sotto_wire::recipe::{Participation, Round};
+
+    use super::origin;
+    use crate::recipe::new::testing;
+
+    #[test]
+    fn each_participation_in_a_series_has_an_origin_of_its_own() {
+        let (key, mut header) = (token_key(1), testing::header());
+        let key = key.token_key();
+        assert_eq!(origin(&testing::recipe(), key), key.origin_name());
+        assert_eq!(origin(&header, key), format!("{} and 29 more", key.participation_name(0)));
+        let round = header.with_round(Round { index: 7, model: None }).unwrap();
+        assert_eq!(origin(&round, key), key.participation_name(7));
+        header.series.as_mut().unwrap().participation = Participation::Donation {};
+        assert_eq!(origin(&header, key), key.participation_name(0));
+        let round = header.with_round(Round { index: 7, model: None }).unwrap();
+        assert_eq!(origin(&round, key), key.participation_name(0));
+    }
 }

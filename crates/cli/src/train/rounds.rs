@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
-use sotto_client::{CollectError, Collector, ExchangeError, TransportError, write_model};
+use sotto_client::{
+    CollectError, Collector, ExchangeError, TransportError, remove_model, write_model,
+};
 use sotto_crypto::note::NoteKey;
 use sotto_learn::plan::{Plan, Progress};
 use sotto_protocol::Task;
@@ -32,6 +34,9 @@ const TRAINING: &str = "training.json";
 /// Its version.
 const VERSION: u64 = 1;
 
+/// How many of the models that a training has written are kept, the newest.
+const KEPT_MODELS: usize = 2;
+
 /// Between two attempts, while somebody needs time.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -49,6 +54,9 @@ pub(super) struct State {
     collected: Option<Sum>,
     /// How many reports the rounds that are over had.
     pub(super) reports: Vec<u64>,
+    /// The models that this training has written and not removed, in order.
+    #[serde(default)]
+    models: Vec<EntryId>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,7 +96,10 @@ impl Rounds<'_> {
                 let progress = plan.start(initial()?)?;
                 let header = self.header.id();
                 let (collected, reports) = (None, Vec::new());
-                let state = State { version: VERSION, header, plan, progress, collected, reports };
+                let (version, models) = (VERSION, Vec::new());
+                let mut state =
+                    State { version, header, plan, progress, collected, reports, models };
+                self.note_model(&mut state);
                 self.store(TRAINING, &state)?;
                 return Ok(state);
             }
@@ -116,14 +127,34 @@ impl Rounds<'_> {
     }
 
     /// Publishes the model and the round that comes next. The same again if it was published before.
+    /// Nobody reads models of rounds that are over, so those that this training wrote are removed.
     pub(super) fn publish(
         &self,
-        state: &State,
+        state: &mut State,
         deadline: Duration,
         output: &Output,
     ) -> Result<Recipe> {
         let file = state.plan.model_file(&state.progress);
-        self.publish_model(state.progress.rounds(), &file, deadline, output)
+        let round = self.publish_model(state.progress.rounds(), &file, deadline, output)?;
+        let old = state.models.len().saturating_sub(KEPT_MODELS);
+        // If it is killed before the next step is stored, they are removed once more.
+        for model in state.models.drain(..old) {
+            if let Err(error) = remove_model(self.models, &model) {
+                output.warning(format!("cannot remove the old model {model}: {error}"));
+            }
+        }
+        Ok(round)
+    }
+
+    /// Notes, before the state is stored, that this training writes the model that comes next: unless
+    /// somebody else has written the same one.
+    fn note_model(&self, state: &mut State) {
+        let model = EntryId::of(&state.plan.model_file(&state.progress));
+        let known = state.models.iter().position(|known| *known == model);
+        if known.is_some() || !self.models.join(model.to_string()).exists() {
+            known.map(|known| state.models.remove(known));
+            state.models.push(model);
+        }
     }
 
     /// Publishes a model and the round of this number, which names it.
@@ -205,6 +236,7 @@ impl Rounds<'_> {
         let plan = state.plan;
         plan.advance(&mut state.progress, &sum.numbers)?;
         state.reports.push(sum.reports);
+        self.note_model(state);
         self.store(TRAINING, state)
     }
 

@@ -32,7 +32,8 @@ pub(super) struct StepArgs {
     /// With --optimizer momentum: how much of the velocity stays [default: 0.8]
     #[arg(long, value_name = "DECAY")]
     momentum: Option<f64>,
-    /// The server's learning rate. A story has one of its own.
+    /// The server's learning rate [default with --story: softmax 20 with digits and 60 with mnist,
+    /// half with --quantile; mlp 7.5; two-labels 3; momentum multiplies these by 1 - decay; adam 0.15]
     #[arg(long, value_name = "RATE")]
     learning_rate: Option<f64>,
     /// The clip follows this quantile of the norms, for which devices vote.

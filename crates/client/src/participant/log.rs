@@ -61,6 +61,12 @@ impl Log {
         self.watch.recipes()
     }
 
+    /// Whether a round of a series is open.
+    pub(super) fn has_round(&self) -> bool {
+        let mut open = self.recipes().values().flatten();
+        open.any(|admitted| admitted.assessment.recipe().round().is_some())
+    }
+
     /// The name of an open recipe.
     pub fn name(&self, recipe: &EntryId) -> Option<String> {
         self.watch.name(recipe)

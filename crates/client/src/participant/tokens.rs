@@ -11,11 +11,11 @@
 //! front of an attester send 429 and 400 too.
 
 use rand_core::CryptoRng;
-use sotto_protocol::device::DeviceStore;
 use sotto_protocol::device::tokens::{
     AttesterRequest, Snapshot, Waiting, attester_request, granted, outstanding, plan, renew,
     request, waiting, withheld,
 };
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, StateError};
 use sotto_protocol::token::{AttestError, Attestor, token_request_url};
 use sotto_wire::limits::MAX_PROBLEM_DOCUMENT_LEN;
 use sotto_wire::token::{
@@ -33,6 +33,10 @@ use crate::transport::{HttpRequest, Transport, TransportError};
 /// is down or busy. A single failure is not enough: one failing origin must not block the tokens of
 /// the others. Nor does one attester that is down block those of the other.
 const MAX_UNANSWERED: usize = 3;
+
+/// So many answers are stored together: a device writes its whole state each time. Answers that a
+/// crash loses are not lost: the attester gives the same ones again.
+const STORED_TOGETHER: usize = 64;
 
 /// What a round did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +84,7 @@ pub enum TokenFailure {
     NoToken,
 }
 
-/// The outcome of one exchange. It is already committed.
+/// The outcome of one exchange.
 enum Answer {
     Granted,
     Withheld,
@@ -93,6 +97,34 @@ enum Answer {
     None,
     /// Nothing was sent: the request is no longer waiting.
     NotAsked,
+}
+
+/// The state with answers that are not stored yet.
+struct Ahead<'a> {
+    store: &'a mut dyn DeviceStore,
+    state: DeviceState,
+    unstored: Vec<Change>,
+}
+
+impl<'a> Ahead<'a> {
+    fn of(store: &'a mut dyn DeviceStore) -> Self {
+        Self { state: store.state().clone(), store, unstored: Vec::new() }
+    }
+
+    /// An answer.
+    fn add(&mut self, change: Change) -> Result<(), StateError> {
+        self.state.apply(change.clone());
+        self.unstored.push(change);
+        if self.unstored.len() >= STORED_TOGETHER { self.store() } else { Ok(()) }
+    }
+
+    /// Makes all answers durable.
+    fn store(&mut self) -> Result<(), StateError> {
+        match std::mem::take(&mut self.unstored) {
+            none if none.is_empty() => Ok(()),
+            unstored => self.store.commit(Change::Together(unstored)),
+        }
+    }
 }
 
 /// Requests tokens from the attesters.
@@ -117,20 +149,37 @@ impl AttesterClient<'_> {
         if let Some(requested) = request(store.state(), &self.log, rng)? {
             store.commit(requested)?;
         }
+        let mut ahead = Ahead::of(store);
         let mut round = TokenRound::default();
+        let asked = self.ask(&mut ahead, &mut round, rng);
+        ahead.store()?;
+        asked?;
+        round.waiting = outstanding(store.state(), &self.log);
+        Ok(round)
+    }
+
+    /// Sends the requests that have no answer.
+    fn ask(
+        &self,
+        ahead: &mut Ahead<'_>,
+        round: &mut TokenRound,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<(), ParticipantError> {
         let (mut leader, mut helper) = (0, 0);
-        for next in waiting(store.state(), &self.log, rng) {
+        for next in waiting(&ahead.state, &self.log, rng) {
             let unanswered = if next.role == Role::Helper { &mut helper } else { &mut leader };
             if *unanswered == MAX_UNANSWERED {
                 continue;
             }
-            let mut answer = self.exchange(store, &next, &mut round, rng)?;
+            let mut answer = self.exchange(ahead, &next, round, rng)?;
             // Only if the issuer has newer keys.
             if matches!(answer, Answer::Refused { renew: true })
-                && let Some(renewed) = renew(store.state(), &self.log, &next, rng)
+                && let Some(renewed) = renew(&ahead.state, &self.log, &next, rng)
             {
-                store.commit(renewed)?;
-                answer = self.exchange(store, &next, &mut round, rng)?;
+                // A request is durable before its first byte is sent.
+                ahead.add(renewed)?;
+                ahead.store()?;
+                answer = self.exchange(ahead, &next, round, rng)?;
             }
             match answer {
                 Answer::Granted => round.granted += 1,
@@ -144,19 +193,18 @@ impl AttesterClient<'_> {
             }
             *unanswered = 0;
         }
-        round.waiting = outstanding(store.state(), &self.log);
-        Ok(round)
+        Ok(())
     }
 
-    /// Sends one request and commits the outcome.
+    /// Sends one request and takes its answer.
     fn exchange(
         &self,
-        store: &mut dyn DeviceStore,
+        ahead: &mut Ahead<'_>,
         next: &Waiting,
         round: &mut TokenRound,
         rng: &mut dyn CryptoRng,
     ) -> Result<Answer, ParticipantError> {
-        let Some(request) = attester_request(store.state(), &self.log, next) else {
+        let Some(request) = attester_request(&ahead.state, &self.log, next) else {
             return Ok(Answer::NotAsked);
         };
         let attester = request.attester.operator.clone();
@@ -171,15 +219,15 @@ impl AttesterClient<'_> {
         };
         let (failure, answer) = match response.status {
             200 if response.is_media_type(RESPONSE_MEDIA_TYPE) => {
-                if let Ok(change) = granted(store.state(), &self.log, next, &response.body, rng) {
-                    store.commit(change)?;
+                if let Ok(change) = granted(&ahead.state, &self.log, next, &response.body, rng) {
+                    ahead.add(change)?;
                     return Ok(Answer::Granted);
                 }
                 // Somebody on the path may have changed it: the same request is sent again.
                 (TokenFailure::NoToken, Answer::Refused { renew: false })
             }
             429 if is_problem(&response, WITHHELD_PROBLEM) => {
-                store.commit(withheld(next))?;
+                ahead.add(withheld(next))?;
                 return Ok(Answer::Withheld);
             }
             // Overload, or a rate limiter or a fault on the path.

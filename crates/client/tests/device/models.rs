@@ -12,7 +12,7 @@ use rand_core::{CryptoRng, Rng as _};
 use sotto_client::{
     Classifier, DeviceLearner, HttpRequest, HttpResponse, Log, ModelFileError, Models, OwnModel,
     PIECE_LEN, Participant, PassReport, Trainer, Transport, TransportError, classifying,
-    evaluation_scale, fetch_model, local_training, plan, write_model,
+    evaluation_scale, fetch_model, local_training, plan, remove_model, write_model,
 };
 use sotto_dp::mechanism::{Encoding, vector};
 use sotto_learn::coins::Coins;
@@ -256,6 +256,12 @@ fn an_author_writes_all_of_a_model_or_nothing() {
         assert!(write_model(&models, &bad).is_err());
     }
     assert_eq!(names(&models).len(), 2);
+    // Removing is finished after a crash, and may be repeated.
+    fs::create_dir_all(&part).unwrap();
+    for _ in 0..2 {
+        remove_model(&models, &digest).unwrap();
+        assert_eq!(names(&models), [other.to_string()]);
+    }
 }
 
 /// The header of a training of this model.

@@ -12,8 +12,8 @@ use sotto_client::{
 };
 use sotto_crypto::HpkeKeypair;
 use sotto_protocol::admission::Check;
-use sotto_protocol::device::tokens::{Snapshot, plan, request};
-use sotto_protocol::device::{DeviceStore, MemoryState};
+use sotto_protocol::device::tokens::{Snapshot, TokenChange, plan, request};
+use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, StateError};
 use sotto_testing::keys::{encapsulation_key, key};
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{ATTESTERS, DAY, ISSUERS, NOW, issuer_set, key_set_entry};
@@ -161,7 +161,7 @@ fn attested(world: &World, attester: &Arc<Attester>, seed: u64) -> Host {
 /// A pass of a device whose conditions are not met: it requests tokens, and considers nothing.
 fn round(
     world: &World,
-    store: &mut MemoryState,
+    store: &mut impl DeviceStore,
     attester: &Arc<Attester>,
     seed: u64,
 ) -> Option<TokenRound> {
@@ -176,7 +176,7 @@ fn round(
 
 fn calm_round(
     world: &World,
-    store: &mut MemoryState,
+    store: &mut impl DeviceStore,
     attester: &Arc<Attester>,
     seed: u64,
 ) -> TokenRound {
@@ -202,6 +202,36 @@ fn a_round_gets_every_token_once() {
         };
         assert_eq!(name.as_bytes(), b"device-1");
     }
+}
+
+/// Notes how many changes were stored together.
+#[derive(Default)]
+struct Noting {
+    inner: MemoryState,
+    together: Vec<usize>,
+}
+
+impl DeviceStore for Noting {
+    fn state(&self) -> &DeviceState {
+        self.inner.state()
+    }
+
+    fn commit(&mut self, change: Change) -> Result<(), StateError> {
+        assert!(!matches!(change, Change::Tokens(TokenChange::Granted { .. })), "one alone");
+        if let Change::Together(changes) = &change {
+            self.together.push(changes.len());
+        }
+        self.inner.commit(change)
+    }
+}
+
+/// A real device writes its whole state with every commit.
+#[test]
+fn the_answers_of_a_round_are_stored_together() {
+    let world = two_recipes().build();
+    let mut store = Noting { inner: world.device(), ..Noting::default() };
+    assert_eq!(calm_round(&world, &mut store, &Attester::honest(), 1).granted, 4);
+    assert_eq!(store.together, [4]);
 }
 
 /// How the device interprets the outcome of a request.

@@ -18,6 +18,10 @@ const MEAN_PAUSE_S: f64 = 3_600.0;
 /// No pause is longer.
 const MAX_PAUSE_S: f64 = 6.0 * 3_600.0;
 
+/// How long after the beginning of a pass that read a round of a series the next one begins at the
+/// earliest.
+const ROUND_TIME: Duration = Duration::from_secs(600);
+
 /// What a device does in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
@@ -45,4 +49,30 @@ pub fn next_pass(rng: &mut dyn CryptoRng) -> Duration {
     const STEPS: u64 = 1 << 53;
     let uniform = (uniform_below(STEPS, rng) + 1) as f64 / STEPS as f64;
     Duration::from_secs_f64((-uniform.ln() * MEAN_PAUSE_S).min(MAX_PAUSE_S))
+}
+
+/// The same after a pass that read a round of a series and took so long. A round is answered at once,
+/// and a device that trains a model for it takes longer than one that makes cover. So that nobody
+/// sees by the next pass which one it was, that comes as if every such pass took [`ROUND_TIME`].
+pub fn next_pass_after_round(took: Duration, rng: &mut dyn CryptoRng) -> Duration {
+    ROUND_TIME.saturating_sub(took) + next_pass(rng)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_chacha::rand_core::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn the_pass_after_a_round_does_not_tell_how_long_training_took() {
+        let next_begins = |took: u64| {
+            let (took, mut rng) = (Duration::from_secs(took), ChaCha20Rng::seed_from_u64(1));
+            took + next_pass_after_round(took, &mut rng)
+        };
+        assert_eq!(next_begins(0), next_begins(1));
+        assert_eq!(next_begins(0), next_begins(600));
+        assert!(next_begins(0) > ROUND_TIME);
+    }
 }

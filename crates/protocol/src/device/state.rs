@@ -284,6 +284,8 @@ pub enum Change {
     },
     /// Tokens: planned, requested, granted or withheld.
     Tokens(TokenChange),
+    /// Several steps, of which none has to be durable before another one.
+    Together(Vec<Change>),
     /// The leader's gateway has another key, or other relays may be used.
     Rerouted {
         /// The recipe.
@@ -375,6 +377,7 @@ impl DeviceState {
                 self.log_gateway = Some(gateway);
             }
             Change::Tokens(change) => self.apply_tokens(change),
+            Change::Together(changes) => changes.into_iter().for_each(|change| self.apply(change)),
             Change::Rerouted { recipe, route } => {
                 if let Some(pending) = self.pending_mut(&recipe) {
                     pending.route = Some(route);

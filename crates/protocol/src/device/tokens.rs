@@ -21,7 +21,9 @@
 //! ```
 //!
 //! Requests are durable before their first byte is sent. So a crash never wastes a token, and a
-//! token is never requested twice: the attester gives the same answer to the same bytes.
+//! token is never requested twice: the attester gives the same answer to the same bytes. For the same
+//! reason answers may be made durable together ([`Change::Together`]): those that a crash loses come
+//! again.
 
 mod stored;
 mod times;
@@ -45,9 +47,13 @@ use crate::token::{ReportTokens, TokenAttempt, TokenError, TokenTerms, report_id
 use crate::trust::{Server, Trust};
 use crate::{Moment, shuffle};
 
-/// How many recipes have their tokens kept, the oldest in the log. Far more than a budget lets a
-/// device consider.
-const MAX_RECIPES: usize = 4_096;
+/// How many pairs of tokens are kept, those of the oldest recipes in the log. Far more than a budget
+/// lets a device use.
+const MAX_PAIRS: usize = 4_096;
+
+/// How many of them one author may have: four of the longest series. So no author can keep a device
+/// from getting tokens for the recipes of others.
+const MAX_PAIRS_OF_AUTHOR: usize = MAX_PAIRS / 4;
 
 /// The aggregators, in the order in which requests are made.
 const ROLES: [Role; 2] = [Role::Leader, Role::Helper];
@@ -99,11 +105,11 @@ struct Slot<'a> {
 
 impl<'a> Slot<'a> {
     /// All slots of an admitted recipe.
-    fn all(admitted: &'a Admitted) -> impl Iterator<Item = Self> {
+    fn all(admitted: &'a Admitted) -> impl ExactSizeIterator<Item = Self> {
         let terms = admitted.assessment.token_terms(Role::Leader);
         let series = terms.and_then(TokenTerms::participations);
-        let numbers = (0..series.unwrap_or(1)).map(move |number| series.map(|_| number));
-        numbers.map(move |participation| Self { admitted, participation })
+        let slot = move |number| Self { admitted, participation: series.map(|_| number) };
+        (0..series.unwrap_or(1)).map(slot)
     }
 
     /// The name of the slot in the device's state.
@@ -138,22 +144,32 @@ impl Waiting {
 
 impl<'a> Snapshot<'a> {
     /// The slots of the admitted recipes that need tokens and have not ended, in log order, which no
-    /// author can choose. Rounds use the tokens of their series.
+    /// author can choose. Rounds use the tokens of their series. A recipe that does not fit into its
+    /// author's share, and all later ones of this author, wait until earlier ones have ended.
     fn needing_tokens(&self, state: &DeviceState) -> impl Iterator<Item = Slot<'a>> + use<'a> {
         let now = self.now.0.max(state.time);
         let lives = |admitted: &&Arc<Admitted>| {
-            let terms = |role| admitted.assessment.token_terms(role);
             let recipe = admitted.assessment.recipe();
-            let mut all = ROLES.into_iter().filter_map(terms);
             recipe.when.closes > now
                 && recipe.round().is_none()
-                && terms(Role::Leader).is_some()
-                && all.all(|terms| terms.expires() > now)
+                && admitted.assessment.token_terms(Role::Leader).is_some()
         };
         let admitted = self.recipes.values().filter_map(|admitted| admitted.as_ref().ok());
         let mut needing: Vec<_> = admitted.filter(lives).collect();
         needing.sort_by_key(|admitted| admitted.index);
-        needing.into_iter().flat_map(|admitted| Slot::all(admitted))
+        let mut of_author = BTreeMap::<_, usize>::new();
+        needing.retain(|admitted| {
+            let pairs = of_author.entry(&admitted.assessment.recipe().author.key).or_default();
+            *pairs += Slot::all(admitted).len();
+            *pairs <= MAX_PAIRS_OF_AUTHOR
+        });
+        // What has expired still counts: it is stored until its recipe has ended.
+        let is_valid = move |admitted: &&Arc<Admitted>| {
+            let mut all =
+                ROLES.into_iter().filter_map(|role| admitted.assessment.token_terms(role));
+            all.all(|terms| terms.expires() > now)
+        };
+        needing.into_iter().filter(is_valid).flat_map(|admitted| Slot::all(admitted))
     }
 
     fn slot(&self, waiting: &Waiting) -> Option<Slot<'a>> {
@@ -214,7 +230,7 @@ pub fn plan(
         return Ok(None);
     }
     let (now, spread_s) = (snapshot.now.0, snapshot.spread_s());
-    let room = MAX_RECIPES.saturating_sub(state.tokens.len());
+    let room = MAX_PAIRS.saturating_sub(state.tokens.len());
     let recipes: Vec<_> = snapshot
         .needing_tokens(state)
         .filter(|slot| !state.tokens.contains_key(&slot.id()))

@@ -17,7 +17,7 @@ use sotto_wire::{EntryId, KeyName, Role, TaskId, taskprov};
 
 use crate::config::{RecipeAuthor, RecipesConfig};
 use crate::error::{BindError, TaskRefused};
-use crate::tasks::ServedTask;
+use crate::tasks::{ServedTask, TaskRegistry};
 
 /// Who we are, and whose recipes we serve.
 pub(super) struct Membership {
@@ -81,12 +81,11 @@ impl Membership {
         Ok(Self { role, config })
     }
 
-    /// The task of a recipe that a device would answer, if we should serve it. `served` are the
-    /// recipes that were joined before.
+    /// The task of a recipe that a device would answer, if we should serve it.
     pub(super) fn judge(
         &self,
         admitted: &Admitted,
-        served: &[Arc<Recipe>],
+        tasks: &TaskRegistry,
         now: Moment,
     ) -> Result<ServedTask, NotJoined> {
         let recipe = admitted.assessment.recipe();
@@ -103,13 +102,8 @@ impl Membership {
         if recipe.is_header() {
             return Err(NotJoined::Header);
         }
-        let same_name = |other: &&Arc<Recipe>| {
-            other.name == recipe.name
-                && other.author.key == recipe.author.key
-                && other.series_id() != recipe.series_id()
-        };
-        if let Some(other) = served.iter().find(same_name) {
-            return Err(NotJoined::NameReuse(recipe.name.clone(), other.id()));
+        if let Some(other) = tasks.named_so(recipe) {
+            return Err(NotJoined::NameReuse(recipe.name.clone(), other));
         }
         self.task(admitted.assessment.task().clone(), recipe, admitted.audience)
     }

@@ -14,6 +14,7 @@ use super::protection::{Protection, calibrate};
 use super::{Inquiry, NewArgs, series};
 use crate::output::WithHint;
 use crate::task::same_server;
+use crate::task_file::BatchModeName;
 use crate::time_text::parse_moment;
 use crate::{keys, recipe_file, task_file};
 
@@ -78,9 +79,13 @@ impl NewArgs {
                 true => Participation::Donation {},
                 false => Participation::EachRound {},
             },
-            training: None,
+            training: self.training.training(),
             round: None,
         });
+        let usual_mode = match self.training.training() {
+            None => BatchModeName::TimeInterval,
+            Some(_) => BatchModeName::LeaderSelected,
+        };
         if let (Privacy::Claim { rounds, .. }, Some(series)) = (&mut privacy, &series) {
             *rounds = series.rounds;
         }
@@ -101,7 +106,7 @@ impl NewArgs {
             noise,
             vdaf: None,
             min_batch,
-            batch_mode: self.batch_mode.into(),
+            batch_mode: self.batch_mode.unwrap_or(usual_mode).into(),
             privacy,
             parties: self.parties(ask)?,
         };

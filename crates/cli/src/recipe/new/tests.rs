@@ -1,7 +1,10 @@
-use sotto_wire::recipe::{Noise, Participation, Probability, Randomizer, Tokens};
+use clap::FromArgMatches;
+use sotto_wire::BatchMode;
+use sotto_wire::recipe::{Model, Noise, Participation, Probability, Randomizer, Tokens};
 
 use super::testing::{NOW, arguments};
 use super::*;
+use crate::pages::{blocks, command_lines};
 
 fn draft(change: impl FnOnce(&mut NewArgs)) -> Result<Recipe> {
     let folder = tempfile::tempdir().unwrap();
@@ -534,4 +537,69 @@ fn a_series_gets_its_header() {
         let error = format!("{:#}", recipe.unwrap_err());
         assert!(error.contains("series.rounds must be from 1 to 256"), "{error}");
     }
+}
+
+fn training(args: &mut NewArgs, options: &str) {
+    let command = NewArgs::augment_args(clap::Command::new("new"));
+    let words = [&["new"], &options.split(' ').collect::<Vec<_>>()[..]].concat();
+    let given = NewArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
+    (args.rounds, args.training) = (given.rounds, given.training);
+    (args.labels, args.fallback, args.mapping) = (None, None, None);
+    args.attribute.clear();
+}
+
+#[test]
+fn a_training_asks_for_what_its_devices_compute() {
+    let trained = |options: &'static str| {
+        draft(|args| {
+            training(args, &format!("--models https://models.example --rounds 30 {options}"));
+            match options.contains("largest-loss") {
+                true => args.sigma = text("2"),
+                false => args.device_sigma = text("4"),
+            }
+            *args = std::mem::take(args).with_training();
+        })
+        .unwrap()
+    };
+    let recipe = trained("--training softmax:65:10");
+    let found = recipe.series.clone().unwrap().training.unwrap();
+    assert_eq!(found.model, Model::Softmax { features: 65, classes: 10 });
+    assert_eq!((found.steps, found.batch, found.learning_rate_micro), (1, None, 1_000_000));
+    let asked = recipe.query.vectors().unwrap();
+    assert_eq!((asked.dimension, asked.mapping.as_str()), (650, "update"));
+    assert_eq!(recipe.aggregation.batch_mode, BatchMode::LeaderSelected);
+    let recipe = trained(
+        "--training mlp:65:16:10 --steps 6 --batch 2 --learning-rate 0.5 --vote-weight 0.1",
+    );
+    let found = recipe.series.clone().unwrap().training.unwrap();
+    assert_eq!((found.steps, found.batch, found.learning_rate_micro), (6, Some(2), 500_000));
+    assert_eq!(recipe.query.vectors().unwrap().dimension, 66 * 16 + 17 * 10 + 1);
+    let recipe = trained("--training words:1000 --largest-loss 4");
+    let found = recipe.series.clone().unwrap().training.unwrap();
+    assert_eq!(found.model, Model::Custom { name: "words".to_owned(), weights: 1000 });
+    assert!(found.is_evaluation() && recipe.noise.is_some());
+    assert_eq!(recipe.query.mapping(), "evaluation");
+}
+
+/// The page about learning shows the file that the command in it writes.
+#[test]
+fn the_header_in_the_documents_is_written_by_its_command() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/learning.md");
+    let block = blocks(&page).into_iter().find(|block| block.text.contains("--training")).unwrap();
+    let command = NewArgs::augment_args(clap::Command::new("new"));
+    let words = command_lines(&block.text, &[]).remove(1).split_off(2);
+    let mut args = NewArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    args.collector_key = arguments(folder.path()).collector_key;
+    let args = args.with_training();
+    args.nothing_missing().unwrap();
+    let mut draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
+    with_claim(&mut draft, None).unwrap();
+    let text = std::fs::read_to_string(&page).unwrap();
+    let shown = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let key = |text: &str| {
+        text.lines().find(|line| line.starts_with("collector_hpke")).unwrap().to_owned()
+    };
+    let written = draft.to_toml();
+    assert_eq!(written.replace(&key(&written), &key(shown)), shown, "{written}");
 }

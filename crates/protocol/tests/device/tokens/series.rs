@@ -15,11 +15,12 @@ use sotto_protocol::device::{
 };
 use sotto_protocol::recipe::{Assessment, derive_task};
 use sotto_protocol::token::TokenTerms;
-use sotto_testing::keys::{keypair_from, token_key_text};
+use sotto_testing::keys::{key, keypair_from, signer, token_key_text};
 use sotto_testing::recipe::{ATTESTERS, HOUR, NOW};
 use sotto_testing::tokens::{Authority, token_plan};
 use sotto_testing::world::{Plan, World};
 use sotto_wire::labels::input_share_info;
+use sotto_wire::limits::MAX_PARTICIPATIONS;
 use sotto_wire::recipe::{Participation, Privacy, Recipe, Round, Series};
 use sotto_wire::{Decode, Encode, EntryId, InputShareAad, PlaintextInputShare, Report, Role};
 
@@ -171,6 +172,38 @@ fn a_header_gets_a_pair_for_each_participation_and_a_round_none() {
     let mut fresh = world.device();
     follow(&mut fresh, &mut watch, &world.trust, world.now).unwrap();
     assert_eq!(outstanding(fresh.state(), &snapshot), 2 * most, "those of the header");
+}
+
+/// The store holds sixteen of the longest series, and no author gets more than four of them.
+#[test]
+fn no_author_takes_the_tokens_of_another() {
+    let mut plan_of = series_plan();
+    let longest = MAX_PARTICIPATIONS;
+    plan_of.recipe.series.as_mut().unwrap().rounds = longest;
+    plan_of.recipe.privacy = Privacy::InsecureUnbounded;
+    plan_of.trust.insecure_exact = true;
+    let world = plan_of.build();
+    let one = world.watch().unwrap().recipes()[&plan_of.recipe.id()].as_ref().unwrap().clone();
+    let mut recipes = BTreeMap::new();
+    let mut add = |name: String, author: &str| {
+        let mut other = (*one).clone();
+        let mut recipe = plan_of.recipe.clone();
+        (recipe.name, recipe.author.key) = (name, signer(&key(author)).key);
+        other.assessment = Assessment::new(recipe).unwrap().into();
+        recipes.insert(other.assessment.id(), Ok(Arc::new(other)));
+    };
+    (0..16).for_each(|number| add(format!("greedy-{number}"), "greedy.example"));
+    add("modest".to_owned(), "modest.example");
+    let mut store = world.device();
+    let mut watch = world.watch().unwrap();
+    let view = follow(&mut store, &mut watch, &world.trust, world.now).unwrap();
+    let snapshot = Snapshot { view: &view, recipes: &recipes, trust: &world.trust, now: world.now };
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let planned = plan(store.state(), &snapshot, &mut rng).unwrap().unwrap();
+    store.commit(planned).unwrap();
+    assert_eq!(store.state().tokens().count() as u64, 5 * longest);
+    assert_eq!(outstanding(store.state(), &snapshot) as u64, 2 * 5 * longest, "nothing else waits");
+    assert_eq!(plan(store.state(), &snapshot, &mut rng).unwrap(), None);
 }
 
 /// An issuer that made the key for fewer participations knows no others.
