@@ -9,6 +9,7 @@ mod compose;
 mod donation;
 mod flags;
 mod gaussian;
+mod recipes;
 mod report;
 mod sample;
 mod sampled_gaussian;
@@ -55,6 +56,8 @@ enum AccountCommand {
     Donation(donation::DonationArgs),
     /// Several releases together, from a file of events.
     Compose(compose::ComposeArgs),
+    /// Several recipes in the budget of one device.
+    Recipes(recipes::RecipesArgs),
 }
 
 impl AccountArgs {
@@ -66,6 +69,7 @@ impl AccountArgs {
             AccountCommand::Shuffle(args) => args.report()?,
             AccountCommand::Sample(args) => args.report()?,
             AccountCommand::Donation(args) => args.report()?,
+            AccountCommand::Recipes(args) => return args.run(output),
             AccountCommand::Compose(args) => match args.converted()? {
                 None => args.report()?,
                 Some(events) => {

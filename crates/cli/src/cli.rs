@@ -10,6 +10,7 @@ use crate::{
     completions::{CompletionsArgs, ManArgs},
     demo::DemoArgs,
     device::DeviceArgs,
+    figures::FiguresArgs,
     interop::InteropArgs,
     keys::KeysArgs,
     log::LogCommandArgs,
@@ -62,6 +63,8 @@ enum Command {
     Result(ResultArgs),
     /// Compute what a release costs in privacy, or what a privacy budget requires.
     Account(AccountArgs),
+    /// Draw the figures of the paper again, with certified numbers.
+    Figures(FiguresArgs),
     /// Serve the interoperability test API, to be driven by other implementations.
     #[command(hide = true)]
     Interop(InteropArgs),
@@ -102,6 +105,7 @@ impl Cli {
             Command::Collect(args) => args.run(output),
             Command::Result(args) => args.run(output),
             Command::Account(args) => args.run(output),
+            Command::Figures(args) => args.run(output),
             Command::Interop(args) => args.run(output),
             Command::Vectors(args) => args.run(output),
             Command::Completions(args) => args.run(output),

@@ -95,7 +95,7 @@ const COLOURS: usize = 7;
 
 const STYLE: &str = "\
 text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b1b}\
-.ground{fill:#fff}.muted{fill:#595959}.grid{stroke:#d4d4d4}.minor{stroke:#ededed}\
+.ground{fill:#fff}.muted{fill:#595959}.grid{stroke:#d4d4d4}.minor{stroke:#ededed;fill:none}\
 .frame{stroke:#595959;fill:none}.open{fill:#fff}\
 .c0{color:#0072b2}.c1{color:#d55e00}.c2{color:#009e73}.c3{color:#cc79a7}.c4{color:#e69f00}\
 .c5{color:#56b4e9}.c6{color:#1b1b1b}\
@@ -202,14 +202,12 @@ impl Image {
         };
         let mut y = Placed::new(&chart.y, values(ys), (bottom, top));
         let labels = y.ticks.iter().map(|tick| tick.width).fold(0.0, f64::max);
-        let (left, right) = (MARGIN + labels + 8.0, WIDTH - MARGIN - 4.0);
+        let (left, right) = (MARGIN + labels + 12.0, WIDTH - MARGIN - 4.0);
         let mut x = Placed::new(&chart.x, values(|point| vec![point.x]), (left, right));
-        for place in x.minor() {
-            self.line("minor", (place, top), (place, bottom));
-        }
-        for place in y.minor() {
-            self.line("minor", (left, place), (right, place));
-        }
+        let down = x.minor().into_iter().map(|at| format!("M{at:.1},{top:.1}V{bottom:.1}"));
+        let across = y.minor().into_iter().map(|at| format!("M{left:.1},{at:.1}H{right:.1}"));
+        let minor = down.chain(across).collect::<String>();
+        self.add(format_args!("<path class=\"minor\" d=\"{minor}\"/>\n"));
         y.thin(|_| SMALL + 2.0);
         x.thin(|tick| tick.width + 8.0);
         for tick in &x.ticks {
@@ -222,7 +220,7 @@ impl Image {
         for tick in &y.ticks {
             self.line("grid", (left, tick.place), (right, tick.place));
             let end = "class=\"muted\" font-size=\"11\" text-anchor=\"end\"";
-            self.put((left - 6.0, tick.place + 4.0), end, &tick.text);
+            self.put((left - 10.0, tick.place + 4.0), end, &tick.text);
         }
         let across = right - left;
         self.add(format_args!(
@@ -342,11 +340,11 @@ mod tests {
         assert!(svg.contains("Error &lt;over&gt; reports") && svg.contains("A &lt; B &amp; C"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         // One mark for each point in the legend, and three and one in the plot.
-        assert_eq!(svg.matches("<path").count(), 2 + 3 + 1);
+        assert_eq!(svg.matches("translate(").count(), 2 + 3 + 1);
         assert_eq!(svg.matches("<polyline").count(), 3);
         assert_eq!(svg.matches("<polygon").count(), 1);
         // On a linear scale, zero is a point.
-        assert_eq!(super::svg(&chart(Scale::Linear)).matches("<path").count(), 2 + 4 + 1);
+        assert_eq!(super::svg(&chart(Scale::Linear)).matches("translate(").count(), 2 + 4 + 1);
     }
 
     #[test]

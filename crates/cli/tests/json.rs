@@ -13,15 +13,17 @@ use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
 /// servers, or take long.
-const ELSEWHERE: [(&str, &str); 20] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     ("account compose", "account.rs"),
     ("account discrete-gaussian", "account.rs"),
     ("account donation", "account.rs"),
+    ("account recipes", "budget.rs"),
     ("account sampled-gaussian", "account.rs"),
     ("collect", "serve.rs"),
     ("demo", "demo.rs"),
     ("device log", "log/device.rs"),
     ("device run", "log/device.rs"),
+    ("figures", "figures.rs"),
     ("keys publish", "recipe.rs"),
     ("log fsck", "log/fsck.rs"),
     ("log list", "log/list.rs"),

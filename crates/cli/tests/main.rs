@@ -5,8 +5,10 @@
 
 mod account;
 mod binary;
+mod budget;
 mod demo;
 mod examples;
+mod figures;
 mod interop;
 mod json;
 mod log;

@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use sotto_testing::ports::free_port;
 use unicode_width::UnicodeWidthStr;
 
+use crate::budget::trust;
 use crate::log::entries::{key, key_sets, recipe, recipe_entry, result};
 use crate::log::folder::{Folder, LOG};
 use crate::recipe::{NEW, folder, one_entry_log};
@@ -117,6 +118,9 @@ impl Screens {
             let name = format!("account {}", arguments[0]);
             self.show(folder, &name, 0, &[&["account"], &arguments[..]].concat());
         }
+        let inputs = r#""task":"histogram","N":1e6,"K":9,"T":1,"M":99,"epsilon":1,"delta":1e-6"#;
+        fs::write(folder.join("rows.json"), format!("[{{\"inputs\":{{{inputs}}}}}]")).unwrap();
+        self.show(folder, "figures", 0, &["figures", "--check", "rows.json"]);
         self.show(folder, "account refused", 2, &["account", "gaussian", "--sigma", "-1"]);
     }
 
@@ -139,6 +143,9 @@ impl Screens {
             let name = format!("recipe {command}");
             self.show(folder, &name, 0, &["recipe", command, "commute.toml"]);
         }
+        trust(folder, 2.0, 10.0);
+        let budget = ["account", "recipes", "commute.toml", "sleep.toml", "--trust", "trust.toml"];
+        self.show(folder, "account recipes", 0, &budget);
         let text = fs::read_to_string(folder.join("commute.toml")).unwrap();
         let other = text.replace("min_batch = 19434", "min_batch = 500");
         fs::write(folder.join("other.toml"), &other).unwrap();

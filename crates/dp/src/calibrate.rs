@@ -52,11 +52,14 @@ impl Target {
     }
 }
 
+/// Standard deviations that are tried.
+const RANGE: (f64, f64) = (1e-3, 1e9);
+const NOT_EVEN: &str = "not even noise of 1e9 times the sensitivity does; raise epsilon or delta";
+
 /// The smallest noise that meets the target.
 pub fn sigma(target: Target, make: impl Fn(f64) -> Event) -> Result<f64, Error> {
     target.check()?;
-    let hint = "not even noise of 1e9 times the sensitivity does; raise epsilon or delta";
-    let range = (1e-3, 1e9);
+    let (hint, range) = (NOT_EVEN, RANGE);
     // The Renyi accountant is fast and not far above: the others start from its answer.
     let quick = Target { accountant: Accountant::Rdp, ..target };
     let guess = smallest("sigma", hint, range, (0.5, 2.0), |sigma| quick.excess(&make(sigma)));
@@ -68,6 +71,16 @@ pub fn sigma(target: Target, make: impl Fn(f64) -> Event) -> Result<f64, Error> 
     let found = smallest("sigma", hint, range, around, |sigma| target.excess(&make(sigma)));
     // If no accountant covers the event, report that error.
     found.or_else(|unreachable| target.probe(&make(1.0)).and(Err(unreachable)))
+}
+
+/// The smallest noise whose `excess` over a target, in logarithms, is not above 0, if it is between
+/// these two or not far from them.
+pub(crate) fn noise(around: (f64, f64), excess: impl Fn(f64) -> f64) -> Result<f64, Error> {
+    // Before many steps towards it.
+    if !(excess(RANGE.1) <= 0.0) {
+        return Err(Error::Unreachable { name: "sigma", hint: NOT_EVEN });
+    }
+    smallest("sigma", NOT_EVEN, RANGE, around, excess)
 }
 
 /// The largest sampling rate that meets the target.

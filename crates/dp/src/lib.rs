@@ -29,6 +29,7 @@ pub mod discrete;
 pub mod filter;
 pub mod mechanism;
 pub mod number;
+pub mod paper;
 pub mod projection;
 pub mod rdp;
 pub mod recipe;

@@ -10,7 +10,7 @@ use sotto_dp::account::{Accountant, Question};
 use sotto_dp::calibrate::{self, Target};
 use sotto_dp::{Adjacency, Event, Shape, closed};
 
-const H: &str = include_str!("reference/h_figure_errors.json");
+pub(crate) const H: &str = include_str!("reference/h_figure_errors.json");
 
 fn rows() -> Vec<Value> {
     let rows: Vec<Value> = serde_json::from_str(H).unwrap();
@@ -18,11 +18,11 @@ fn rows() -> Vec<Value> {
     rows
 }
 
-fn number(value: &Value, name: &str) -> f64 {
+pub(crate) fn number(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or_else(|| panic!("{name} in {value}"))
 }
 
-fn close(found: f64, expected: f64, relative: f64) -> bool {
+pub(crate) fn close(found: f64, expected: f64, relative: f64) -> bool {
     (found - expected).abs() <= relative * expected.abs()
 }
 

@@ -15,6 +15,7 @@ mod filter;
 mod mechanism;
 mod monotone;
 mod odometer;
+mod paper;
 mod pld;
 mod projection;
 mod properties;

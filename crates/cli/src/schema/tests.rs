@@ -157,7 +157,10 @@ fn tables() -> String {
         |object: &Value| object["properties"]["command"]["const"].as_str().unwrap().to_owned();
     let required = |object: &Value| object["required"].as_array().unwrap().clone();
     // The keys that all questions to the accountant have are listed once.
-    let is_account = |object: &&&Value| name(object).starts_with("account ");
+    let is_account = |object: &&&Value| {
+        let name = name(object);
+        name.starts_with("account ") && name != "account recipes"
+    };
     let account: Vec<_> =
         outputs.iter().filter(is_account).map(|object| required(object)).collect();
     let shared: Vec<&str> = account[0]
