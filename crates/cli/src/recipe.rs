@@ -20,6 +20,7 @@ pub(crate) mod words;
 
 #[cfg(test)]
 pub(crate) use new::testing;
+pub(crate) use new::{RandomizerName, calibrate};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -21,6 +21,7 @@ use sotto_wire::recipe::{
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
+pub(crate) use self::protection::calibrate;
 use super::series;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint, hinted, pointed};
@@ -256,7 +257,7 @@ pub(super) enum Neighbours {
 
 /// What a device does to its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RandomizerName {
+pub(crate) enum RandomizerName {
     /// One of the buckets, most likely the true one. Good for few buckets.
     RandomizedResponse,
     /// For each bucket a bit, each flipped with the same probability. It goes with dummies.
