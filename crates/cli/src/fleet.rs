@@ -5,6 +5,7 @@ mod data;
 mod devices;
 mod experiment;
 mod memory;
+mod page;
 mod pipeline;
 mod report;
 mod story;
@@ -99,9 +100,9 @@ impl FleetArgs {
             .hint("give a smaller --population, with a higher rate");
         }
         let mut report = Report::new(&self, seed, &devices, output);
-        for (index, experiment) in experiments.iter().enumerate() {
+        for experiment in &experiments {
             let runs = self.runs(experiment, &devices, Coins::from_number(seed), output)?;
-            report.add(experiment, &devices, runs, index, output)?;
+            report.add(experiment, &devices, &runs, output)?;
         }
         report.end(started.elapsed(), self.out.as_deref(), output)?;
         Ok(Outcome::Yes)
