@@ -48,7 +48,11 @@ pub(crate) struct Question {
 
 impl Question {
     /// Asks these devices, if the recipe is for them.
-    pub(crate) fn new(mut draft: RecipeDraft, kinds: Vec<Attributes>, mut held: Vec<u32>) -> Result<Self> {
+    pub(crate) fn new(
+        mut draft: RecipeDraft,
+        kinds: Vec<Attributes>,
+        mut held: Vec<u32>,
+    ) -> Result<Self> {
         (draft.author, draft.vdaf, draft.parties) = (None, None, None);
         let all = held.len();
         let unclaimed = RecipeDraft { privacy: Privacy::InsecureUnbounded, ..draft.clone() };

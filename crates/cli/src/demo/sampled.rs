@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::{Collected, QueryResult};
 use sotto_client::query_result::{Coordinates, Row};
+use sotto_client::{Collected, QueryResult};
 use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_wire::recipe::{Noise, Randomizer, Recipe};
 

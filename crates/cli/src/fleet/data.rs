@@ -69,17 +69,16 @@ impl Name {
     /// The values, most frequent first but for the default of flights, which is the first one.
     pub(super) fn read(self, data: Option<&Path>) -> Result<Frequencies> {
         match (self, data) {
-            (Self::Words, None) => {
-                Err(anyhow!("the words do not ship with Sotto: nobody has said that they may be passed on"))
-                    .hint(WORDS.hint)
-            }
+            (Self::Words, None) => Err(anyhow!(
+                "the words do not ship with Sotto: nobody has said that they may be passed on"
+            ))
+            .hint(WORDS.hint),
             (Self::Words, Some(path)) => words(&WORDS.read(path)?),
             (Self::Flights, None) => listed(include_str!("../../data/fleet/flights.tsv")),
             (Self::Flights, Some(path)) => flights(&FLIGHTS.read(path)?),
-            (Self::Names, None) => with_others(
-                listed(include_str!("../../data/fleet/names.tsv"))?,
-                ALL_NAMES,
-            ),
+            (Self::Names, None) => {
+                with_others(listed(include_str!("../../data/fleet/names.tsv"))?, ALL_NAMES)
+            }
             (Self::Names, Some(path)) => names(&NAMES.read(path)?),
         }
     }
@@ -94,8 +93,7 @@ impl Pinned {
         let digest: String =
             Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         if digest != self.sha256 {
-            return Err(anyhow!("{} is not the file that we know", path.display()))
-                .hint(self.hint);
+            return Err(anyhow!("{} is not the file that we know", path.display())).hint(self.hint);
         }
         String::from_utf8(bytes).with_context(|| format!("{} is no text", path.display()))
     }
@@ -170,7 +168,8 @@ fn words(text: &str) -> Result<Frequencies> {
 fn names(text: &str) -> Result<Frequencies> {
     let line = |line: &str| {
         let mut cells = line.split_whitespace();
-        let (name, percent) = (cells.next().context("no name")?, cells.next().context("no number")?);
+        let (name, percent) =
+            (cells.next().context("no name")?, cells.next().context("no number")?);
         let (whole, thousandths) = percent.split_once('.').context("no decimal point")?;
         let mut name = name.to_lowercase();
         if let Some(first) = name.get_mut(..1) {

@@ -11,9 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::ProgressBar;
 use sotto_dp::mechanism::{Collected as Sums, Estimate, Mechanism, Value, mean, vector_mean};
 use sotto_learn::coins::Coins;
-use sotto_protocol::recipe::{
-    Assessment, judgement_to_claim, mechanism, rates, set_claim,
-};
+use sotto_protocol::recipe::{Assessment, judgement_to_claim, mechanism, rates, set_claim};
 use sotto_wire::recipe::{Noise, Privacy, Query, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, RecipeDraft};
 
@@ -273,7 +271,9 @@ pub(super) fn of(assessment: &Assessment, devices: &Devices) -> (Memory, Truth) 
                 let far = values.iter().zip(&numbers).map(|(value, mean)| value - mean);
                 sampling.iter_mut().zip(far).for_each(|(sum, far)| *sum += each * far * far);
             }
-            false => group.held.iter().for_each(|(at, value)| sampling[*at] += each * value * value),
+            false => {
+                group.held.iter().for_each(|(at, value)| sampling[*at] += each * value * value)
+            }
         }
     }
     let compared = (0..numbers.len()).filter(|at| Some(*at) != default).collect();

@@ -134,13 +134,7 @@ impl Memory {
         each.map(|(group, found)| *found as f64 / group.rate.to_f64()).sum()
     }
 
-    fn summed(
-        &self,
-        ends: &[u64],
-        coins: Coins,
-        run: u32,
-        bar: &ProgressBar,
-    ) -> Result<Vec<i128>> {
+    fn summed(&self, ends: &[u64], coins: Coins, run: u32, bar: &ProgressBar) -> Result<Vec<i128>> {
         let reports = ends.last().copied().unwrap_or_default();
         let numbers = self.mechanism.encoding().numbers() as usize;
         let next = AtomicUsize::new(0);
@@ -155,7 +149,10 @@ impl Memory {
                 let mut rng = coins.noise(run, block);
                 let last = (first + BLOCK).min(reports);
                 for report in first..last {
-                    add(&mut sums, self.sent(ends.partition_point(|end| *end <= report), &mut rng)?);
+                    add(
+                        &mut sums,
+                        self.sent(ends.partition_point(|end| *end <= report), &mut rng)?,
+                    );
                 }
                 bar.inc(last - first);
             }

@@ -46,10 +46,11 @@ pub(super) struct Found {
     pub(super) expected: f64,
     pub(super) squared_error: Measured,
     pub(super) non_private: Measured,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "central_noise", skip_serializing_if = "Option::is_none")]
     pub(super) central: Option<Measured>,
     pub(super) runs: Vec<RunReport>,
     /// The largest numbers, in the first collection.
+    #[serde(rename = "largest")]
     pub(super) buckets: Vec<Bucket>,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Found {
 pub(super) struct Measured {
     pub(super) measured: f64,
     /// Of the mean; `None` for a single collection.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "measured_stderr", skip_serializing_if = "Option::is_none")]
     pub(super) stderr: Option<f64>,
     pub(super) predicted: f64,
 }
@@ -82,9 +83,10 @@ pub(super) struct Bucket {
     /// From noise and sampling.
     pub(super) stderr: f64,
     /// From the exact answers of those who took part.
+    #[serde(rename = "exact_estimate")]
     pub(super) exact: f64,
     /// From these with the noise of one trusted party.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "central_estimate", skip_serializing_if = "Option::is_none")]
     pub(super) central: Option<f64>,
 }
 
@@ -114,9 +116,8 @@ impl Found {
     fn new(experiment: &Experiment, devices: &Devices, runs: &[Run]) -> Result<Self> {
         let recipe = &experiment.recipe;
         let claim = experiment.claim();
-        let mean = |of: fn(&Run) -> f64| {
-            runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
-        };
+        let mean =
+            |of: fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64;
         let central = match experiment.predicted_central()? {
             Some(predicted) if runs.iter().all(|run| run.central.is_some()) => {
                 Some(Measured::new(runs.iter().filter_map(|run| run.central), predicted))

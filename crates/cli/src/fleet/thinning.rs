@@ -91,7 +91,7 @@ mod tests {
                 (0..devices).filter(|_| uniform_below(den, &mut rng) < num).count() as u64
             });
             // Cells with few draws are put together.
-            let (mut chi_square, mut degrees, mut cell) = (0.0, -1.0, (0.0, 0.0));
+            let (mut chi_square, mut degrees, mut cell) = (0.0, -1.0_f64, (0.0, 0.0));
             for (one, other) in thinned.into_iter().zip(tossed) {
                 cell = (cell.0 + one, cell.1 + other);
                 if cell.0 + cell.1 >= 20.0 {
@@ -113,9 +113,8 @@ mod tests {
             let law = law(devices, num, den);
             for (found, ways) in law.iter().enumerate() {
                 let choose = (0..found as u64).fold(1, |c, i| c * (devices - i) / (i + 1));
-                let wanted = choose
-                    * num.pow(found as u32)
-                    * (den - num).pow(devices as u32 - found as u32);
+                let wanted =
+                    choose * num.pow(found as u32) * (den - num).pow(devices as u32 - found as u32);
                 // In units of `den^-devices`.
                 assert_eq!(*ways, wanted as f64, "{devices} {num}/{den}: {found}");
             }
