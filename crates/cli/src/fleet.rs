@@ -36,13 +36,13 @@ const EPSILON_MICRO: u64 = 1_000_000;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  sotto fleet --story flights --repeats 20 --out report.html\n  \
-    sotto fleet --story words --data package/index.json --population 100000000\n  \
-    sotto fleet --story names --pipeline --population 2000 --rate 1/2 --epsilon 8 --buckets 20\n  \
-    sotto recipe new commute --purpose 'How long do people commute?' \\\n    --attribute minutes:int \
-    --labels short,middle,long \\\n    --mapping 'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1e6\n  \
-    sotto fleet commute.toml\n\nThe error is the mean, over all numbers of the result, of the squared \
-    difference from the truth. Beside it: the prediction; the exact answers of those who took part; and these \
-    with noise that one trusted party adds for the same claim."
+    sotto fleet --story names --pipeline --population 300 --rate 1/2 \\\n    --epsilon 8 --buckets 10 \
+    --mechanism rappor\n  sotto recipe new commute --purpose 'How long do people commute?' \\\n    \
+    --attribute minutes:int --labels short,middle,long \\\n    \
+    --mapping 'minutes < 15 ? 0 : minutes < 45 ? 1 : 2' --population 1e6\n  \
+    sotto fleet commute.toml --repeats 20\n\nThe error is the mean, over all numbers of the result, of the \
+    squared difference from the truth. Beside it: the prediction; the exact answers of those who took part; and \
+    these with noise that one trusted party adds for the same claim."
 )]
 pub(crate) struct FleetArgs {
     /// The recipe to ask.
