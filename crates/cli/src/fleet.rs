@@ -91,7 +91,7 @@ impl FleetArgs {
         let started = Instant::now();
         let seed = self.seed.unwrap_or_else(|| u64::from(u32::from_le_bytes(random::bytes())));
         let spinner = output.spinner("planning");
-        let (devices, experiments) = self.experiments(seed)?;
+        let (devices, experiments) = self.experiments(seed, output)?;
         spinner.finish_and_clear();
         let population = devices.count();
         if self.pipeline && population > pipeline::MOST_DEVICES {
@@ -111,7 +111,7 @@ impl FleetArgs {
     }
 
     /// What is asked, and of whom.
-    fn experiments(&self, seed: u64) -> Result<(Devices, Vec<Experiment>)> {
+    fn experiments(&self, seed: u64, output: &Output) -> Result<(Devices, Vec<Experiment>)> {
         if let Some(recipe) = &self.recipe {
             let (devices, question) =
                 Devices::of_recipe(recipe, self.data.as_deref(), self.population, seed)?;
@@ -128,6 +128,7 @@ impl FleetArgs {
         story::experiments(
             name,
             &Terms {
+                output,
                 data: self.data.as_deref(),
                 population,
                 rate,
@@ -155,7 +156,11 @@ impl FleetArgs {
         let bar = output.bar("reports", all as u64);
         let begun = Instant::now();
         let one = |number: u32| {
-            let run = experiment.run(coins, number, &bar)?;
+            let mut run = experiment.run(coins, number, &bar)?;
+            // There may be many, and only those of the first one are shown.
+            if number > 0 {
+                run.forget();
+            }
             say_time_left(&bar, begun, f64::from(number + 1) / f64::from(self.repeats));
             anyhow::Ok(run)
         };

@@ -192,6 +192,14 @@ impl Experiment {
     }
 }
 
+impl Run {
+    /// Keeps the errors alone.
+    pub(super) fn forget(&mut self) {
+        (self.estimates, self.exact) = (Vec::new(), Vec::new());
+        self.with_central = self.with_central.as_ref().map(|_| Vec::new());
+    }
+}
+
 impl Truth {
     fn is_mean(&self) -> bool {
         self.devices > 1.0

@@ -12,7 +12,7 @@ use sotto_wire::recipe::{Noise, Privacy, Probability, Query, Randomizer};
 use super::data::Name;
 use super::devices::Devices;
 use super::experiment::Experiment;
-use crate::output::WithHint;
+use crate::output::{Output, WithHint};
 use crate::recipe::{RandomizerName, calibrate};
 
 /// The end of every recipe, which is replaced.
@@ -36,6 +36,7 @@ pub(crate) enum MechanismName {
 /// What a story may be told.
 #[derive(Debug)]
 pub(super) struct Terms<'a> {
+    pub(super) output: &'a Output,
     pub(super) data: Option<&'a Path>,
     pub(super) population: u64,
     pub(super) rate: Probability,
@@ -94,10 +95,20 @@ pub(super) fn experiments(name: Name, terms: &Terms<'_>) -> Result<(Devices, Vec
         }
         draft.min_batch = min_batch as u64;
         for mechanism in mechanisms {
-            let protected = protected(&draft, *mechanism, terms)
-                .with_context(|| format!("{}", mechanism.text()))?;
-            all.push(Experiment::new(sampling, protected, &devices)?);
+            let found = protected(&draft, *mechanism, terms)
+                .and_then(|draft| Experiment::new(sampling, draft, &devices));
+            match found {
+                Ok(experiment) => all.push(experiment),
+                // Nobody asked for this one.
+                Err(reason) if terms.mechanisms.is_empty() => {
+                    terms.output.remark(format!("without {}: {reason}", mechanism.text()));
+                }
+                Err(reason) => return Err(reason).context(mechanism.text()),
+            }
         }
+    }
+    if all.is_empty() {
+        return Err(anyhow!("no mechanism reaches the claim")).hint("raise --epsilon");
     }
     Ok((devices, all))
 }
