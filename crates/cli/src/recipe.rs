@@ -18,9 +18,9 @@ mod show;
 mod tokens;
 pub(crate) mod words;
 
+pub(crate) use new::calibrate;
 #[cfg(test)]
 pub(crate) use new::testing;
-pub(crate) use new::{RandomizerName, calibrate};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

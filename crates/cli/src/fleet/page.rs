@@ -28,7 +28,7 @@ td:first-child,th:first-child{text-align:left}\
 td.bars{width:14rem;min-width:8rem}.bar{display:block;height:.5rem;margin:.1rem 0;min-width:1px}\
 .truth{background:var(--truth)}.estimate{background:var(--estimate)}\
 .key{display:inline-block;width:.8rem;height:.8rem;margin:0 .3rem 0 .6rem}\
-svg{display:block;max-width:100%;height:auto;margin:1rem 0}";
+svg{display:block;width:100%;min-width:36rem;height:auto;margin:1rem 0}";
 
 /// The page.
 pub(super) fn html(report: &Report) -> String {
@@ -90,7 +90,8 @@ impl Page {
         let (charts, drawn) = (self.charts, svg(chart));
         let drawn = drawn.replacen("labelledby=\"title\"", &format!("labelledby=\"c{charts}\""), 1);
         let drawn = drawn.replacen("id=\"title\"", &format!("id=\"c{charts}\""), 1);
-        self.add(format_args!("{drawn}"));
+        // On a narrow screen it is scrolled: its text would be too small.
+        self.add(format_args!("<div class=\"wide\">{drawn}</div>\n"));
     }
 
     fn errors(&mut self, all: &[Found]) {
@@ -121,9 +122,9 @@ impl Page {
         let ends = shown.iter().flat_map(|one| [one.r#true, one.estimate]);
         let most = ends.fold(f64::MIN_POSITIVE, f64::max);
         self.add(format_args!(
-            "<div class=\"wide\"><table>\n<caption>The largest numbers, in the first collection:\
-             <span class=\"key truth\"></span>truth<span class=\"key estimate\"></span>estimate</caption>\n\
-             <thead><tr><th></th><th></th><th>truth</th><th>estimate</th><th>±</th>\
+            "<p class=\"muted\">The largest numbers, in the first collection:\
+             <span class=\"key truth\"></span>truth<span class=\"key estimate\"></span>estimate</p>\n\
+             <div class=\"wide\"><table>\n<thead><tr><th></th><th></th><th>truth</th><th>estimate</th><th>±</th>\
              <th>exact sample</th><th>one party’s noise</th></tr></thead>\n<tbody>\n"
         ));
         for one in shown {
@@ -215,7 +216,7 @@ fn compared(all: &[Found]) -> Chart {
     Chart {
         title: "Error and prediction".to_owned(),
         notes: names,
-        x: axis("experiment", Scale::Linear),
+        x: Axis { holds: vec![0.5, all.len() as f64 + 0.5], ..axis("experiment", Scale::Linear) },
         y: axis("mean squared error", Scale::Log),
         series: vec![
             series("measured, with its interval of 95 %", measured.collect()),

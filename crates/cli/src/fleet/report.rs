@@ -34,6 +34,9 @@ pub(super) struct Report {
 pub(super) struct Found {
     pub(super) label: String,
     pub(super) mechanism: &'static str,
+    /// What it does to a value, in words.
+    #[serde(skip)]
+    effect: String,
     pub(super) rate: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) default_rate: Option<f64>,
@@ -131,6 +134,7 @@ impl Found {
         Ok(Self {
             label,
             mechanism: experiment.memory.mechanism.kind(),
+            effect: experiment.memory.mechanism.words().effect,
             rate: recipe.sampling.rate.to_f64(),
             default_rate: recipe.sampling.default_rate.map(|rate| rate.to_f64()),
             min_batch: recipe.aggregation.min_batch,
@@ -245,7 +249,12 @@ impl Found {
         output.heading(&self.label)?;
         output.prose(self.facts())?;
         if pipeline {
-            output.prose("What was collected is the sum of what the devices sent.")?;
+            let noise = match self.mechanism {
+                "server_gaussian" => ", and noise of the servers",
+                _ => "",
+            };
+            output
+                .prose(format!("What was collected is the sum of what the devices sent{noise}."))?;
         }
         let mut table = Table::new();
         let head = ["mean squared error", "measured", "predicted", "ratio"];
@@ -292,8 +301,9 @@ impl Found {
         let counts: Vec<u64> = self.runs.iter().map(|run| run.count).collect();
         let mean = counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64;
         format!(
-            "{rate}; {claim}. {} reports were expected, {} came on average; the furthest collection is \
+            "{rate}; {claim}; {}. {} reports were expected, {} came on average; the furthest collection is \
              {:.1} standard deviations away.",
+            self.effect,
             short(self.expected),
             short(mean),
             self.furthest()
