@@ -155,7 +155,7 @@ impl Question {
     pub fn run(&self, folder: &Path, times: u64, seed: u64) -> Result<Outcome> {
         let recipe = folder.join("recipe.toml");
         let mut arguments = vec!["--json", "recipe", "new", "question", "--force"];
-        arguments.extend(["--purpose", "What is it?", "--insecure-no-tokens"]);
+        arguments.extend(["--purpose", "What is it?"]);
         let attribute = self.values.attribute();
         let mapping = if matches!(self.values, Bool) { "value == 1" } else { "value" };
         arguments.extend(["--attribute", &attribute, "--mapping", mapping]);

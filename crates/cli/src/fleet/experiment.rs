@@ -137,11 +137,6 @@ impl Experiment {
         started: Instant,
     ) -> Result<Run> {
         let Collected { reports, taking_part, sums } = collected;
-        let needed = self.recipe.aggregation.min_batch;
-        if reports < needed {
-            return Err(anyhow!("{reports} reports came, and nothing is released below {needed}"))
-                .hint("lower [aggregation] min_batch, or raise --population");
-        }
         let truth = &self.truth;
         let found = Sums { sums: &sums, reports, sampling: rates(&self.recipe), level: LEVEL };
         let estimates = truth.estimates(&self.recipe.query, &self.memory.mechanism, &found)?;

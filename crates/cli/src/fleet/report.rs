@@ -300,9 +300,18 @@ impl Found {
         };
         let counts: Vec<u64> = self.runs.iter().map(|run| run.count).collect();
         let mean = counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64;
+        let few = counts.iter().filter(|count| **count < self.min_batch).count();
+        let withheld = match few {
+            0 => String::new(),
+            few => format!(
+                " {few} of {} were below the minimum of {}, and would not have been released.",
+                counts.len(),
+                grouped(self.min_batch)
+            ),
+        };
         format!(
             "{rate}; {claim}; {}. {} reports were expected, {} came on average; the furthest collection is \
-             {:.1} standard deviations away.",
+             {:.1} standard deviations away.{withheld}",
             self.effect,
             short(self.expected),
             short(mean),
