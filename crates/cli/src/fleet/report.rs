@@ -10,6 +10,7 @@ use sotto_dp::number::up_short;
 
 use super::devices::Devices;
 use super::experiment::{Experiment, Run};
+use super::story::named;
 use super::{FleetArgs, page};
 use crate::output::Output;
 use crate::recipe::words::grouped;
@@ -127,12 +128,8 @@ impl Found {
             }
             _ => None,
         };
-        let label = match experiment.sampling {
-            "" => experiment.mechanism().to_owned(),
-            sampling => format!("{}, {sampling}", experiment.mechanism()),
-        };
         Ok(Self {
-            label,
+            label: named(experiment.mechanism(), experiment.sampling),
             mechanism: experiment.memory.mechanism.kind(),
             effect: experiment.memory.mechanism.words().effect,
             rate: recipe.sampling.rate.to_f64(),

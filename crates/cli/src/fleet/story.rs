@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::recipe::judgement_to_claim;
@@ -89,7 +89,7 @@ pub(super) fn experiments(name: Name, terms: &Terms<'_>) -> Result<(Devices, Vec
         ],
         false => vec![("", terms.rate, None)],
     };
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
     for (sampling, rate, default_rate) in rates {
         (draft.sampling.rate, draft.sampling.default_rate) = (rate, default_rate);
         let held = [(default_rate.unwrap_or(rate), default), (rate, needles)];
@@ -106,18 +106,25 @@ pub(super) fn experiments(name: Name, terms: &Terms<'_>) -> Result<(Devices, Vec
                 .and_then(|draft| Experiment::new(sampling, draft, &devices));
             match found {
                 Ok(experiment) => all.push(experiment),
-                // Nobody asked for this one.
-                Err(reason) if terms.mechanisms.is_empty() => {
-                    terms.output.remark(format!("without {}: {reason}", mechanism.text()));
-                }
-                Err(reason) => return Err(reason).context(mechanism.text()),
+                Err(reason) => failed.push(reason.context(named(mechanism.text(), sampling))),
             }
         }
     }
     if all.is_empty() {
-        return Err(anyhow!("no mechanism reaches the claim")).hint("raise --epsilon");
+        return Err(failed.into_iter().next().unwrap_or_else(|| anyhow!("no mechanism is named")));
+    }
+    for reason in failed {
+        terms.output.remark(format!("without {reason:#}"));
     }
     Ok((devices, all))
+}
+
+/// The name of an experiment.
+pub(super) fn named(mechanism: &str, sampling: &str) -> String {
+    match sampling {
+        "" => mechanism.to_owned(),
+        sampling => format!("{mechanism}, {sampling}"),
+    }
 }
 
 /// The rates by which a half of the reports are from devices without the default value, as the paper
