@@ -1,6 +1,7 @@
 //! `sotto fleet`: whole experiments. A recipe, or a story on real data, is asked many times, and the
 //! errors are put beside what was predicted.
 
+mod calibration;
 mod data;
 mod devices;
 mod experiment;

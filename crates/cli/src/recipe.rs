@@ -18,7 +18,6 @@ mod show;
 mod tokens;
 pub(crate) mod words;
 
-pub(crate) use new::calibrate;
 #[cfg(test)]
 pub(crate) use new::testing;
 

@@ -15,10 +15,10 @@ use sotto_protocol::recipe::{Assessment, judgement_to_claim, mechanism, rates, s
 use sotto_wire::recipe::{Noise, Privacy, Query, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, RecipeDraft};
 
+use super::calibration::add_noise;
 use super::devices::Devices;
 use super::memory::{Collected, Group, Memory};
 use crate::output::WithHint;
-use crate::recipe::calibrate;
 use crate::recipe_file;
 
 /// Of the intervals, which nobody reads here.
@@ -104,7 +104,7 @@ impl Experiment {
             ))
             .hint("raise --population");
         }
-        let central = central(&draft, &recipe, certified)?;
+        let central = central(&draft, &recipe)?;
         Ok(Self { sampling, draft, recipe, memory, truth, central })
     }
 
@@ -305,17 +305,13 @@ fn held(answer: Value, unit: f64) -> Vec<(usize, f64)> {
 }
 
 /// The noise that one trusted party needs for what the recipe claims.
-fn central(
-    draft: &RecipeDraft,
-    recipe: &Recipe,
-    certified: Option<u64>,
-) -> Result<Option<Mechanism>> {
+fn central(draft: &RecipeDraft, recipe: &Recipe) -> Result<Option<Mechanism>> {
     let Privacy::Claim { epsilon_micro, .. } = recipe.privacy else { return Ok(None) };
     let mut draft = draft.clone();
     if draft.noise.is_none() {
         draft.randomizer = Randomizer::None;
         draft.noise = Some(Noise::ServerGaussian { sigma_micro: 1_000_000 });
-        calibrate(&mut draft, None, certified, epsilon_micro).context("noise of one party")?;
+        add_noise(&mut draft, epsilon_micro).context("noise of one party")?;
     }
     Ok(Some(mechanism(&recipe_file::with_stand_ins(draft)?)?))
 }

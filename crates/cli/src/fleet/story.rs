@@ -6,24 +6,17 @@ use std::path::Path;
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::recipe::judgement_to_claim;
 use sotto_wire::RecipeDraft;
 use sotto_wire::recipe::{Noise, Privacy, Probability, Query, Randomizer};
 
+use super::calibration::{add_noise, randomize};
 use super::data::Name;
 use super::devices::Devices;
 use super::experiment::Experiment;
 use crate::output::{Output, WithHint};
-use crate::recipe::calibrate;
-use crate::recipe_file;
 
 /// The end of every recipe, which is replaced.
 const END: &str = include_str!("../../data/stories/end.toml");
-
-/// The epsilon of a randomizer is searched in steps of 0.01, up to 12: from there on the noise of
-/// sampling is all that is left.
-const HUNDREDTH_MICRO: u64 = 10_000;
-const MOST_HUNDREDTHS: u64 = 1_200;
 
 /// How a story hides answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -175,7 +168,6 @@ fn protected(
     terms: &Terms<'_>,
 ) -> Result<RecipeDraft> {
     let mut draft = draft.clone();
-    let certified = draft.who.targeting.is_some().then_some(terms.population);
     let randomizer: fn(u64) -> Randomizer = match mechanism {
         MechanismName::Rappor => |epsilon_micro| Randomizer::Rappor { epsilon_micro },
         MechanismName::ProjectiveGeometry => {
@@ -191,25 +183,12 @@ fn protected(
     draft.randomizer.check(&draft.query)?;
     draft.noise = (mechanism == MechanismName::Servers)
         .then_some(Noise::ServerGaussian { sigma_micro: 1_000_000 });
-    if let MechanismName::Gaussian | MechanismName::Servers = mechanism {
-        calibrate(&mut draft, None, certified, terms.epsilon_micro)?;
-        return Ok(draft);
+    match mechanism {
+        MechanismName::Gaussian | MechanismName::Servers => {
+            add_noise(&mut draft, terms.epsilon_micro)?;
+        }
+        _ => randomize(&mut draft, randomizer, terms.epsilon_micro)?,
     }
-    // The largest epsilon of the randomizer, in hundredths.
-    let (mut best, mut above) = (0, MOST_HUNDREDTHS + 1);
-    while best + 1 < above {
-        let middle = best.midpoint(above);
-        draft.randomizer = randomizer(middle * HUNDREDTH_MICRO);
-        let recipe = recipe_file::with_stand_ins(draft.clone())?;
-        let epsilon = judgement_to_claim(&recipe, certified)?.map(|judged| judged.epsilon);
-        let claim = terms.epsilon_micro as f64 / 1e6;
-        if epsilon.is_some_and(|epsilon| epsilon <= claim) { best = middle } else { above = middle }
-    }
-    if best == 0 {
-        return Err(anyhow!("no epsilon of the randomizer is small enough for the claim"))
-            .hint("raise --epsilon or --population");
-    }
-    draft.randomizer = randomizer(best * HUNDREDTH_MICRO);
     Ok(draft)
 }
 

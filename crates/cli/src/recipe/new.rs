@@ -21,7 +21,6 @@ use sotto_wire::recipe::{
 use sotto_wire::{Recipe, RecipeDraft};
 
 use self::inquiry::{Inquiry, Prompt};
-pub(crate) use self::protection::calibrate;
 use super::series;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint, hinted, pointed};
@@ -257,7 +256,7 @@ pub(super) enum Neighbours {
 
 /// What a device does to its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RandomizerName {
+pub(super) enum RandomizerName {
     /// One of the buckets, most likely the true one. Good for few buckets.
     RandomizedResponse,
     /// For each bucket a bit, each flipped with the same probability. It goes with dummies.

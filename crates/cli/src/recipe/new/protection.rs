@@ -130,7 +130,7 @@ fn chosen(name: Option<RandomizerName>, query: &Query, epsilon_micro: u64) -> Op
 
 /// Gives the randomizer the largest epsilon, in hundredths, or the noise the smallest sigma, in tenths
 /// of a percent, with which the claim is at most `target`.
-pub(crate) fn calibrate(
+pub(super) fn calibrate(
     draft: &mut RecipeDraft,
     name: Option<RandomizerName>,
     audience: Option<u64>,
