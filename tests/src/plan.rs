@@ -45,7 +45,8 @@ enum Values {
 }
 
 macro_rules! questions {
-    ($($name:literal, $numbers:literal, $epsilon:literal, $values:expr, [$($argument:literal),*];)+) => {
+    ($($name:literal, $numbers:literal, $epsilon:literal, $values:expr,
+        [$($argument:literal),*];)+) => {
         /// All of them.
         pub const QUESTIONS: &[Question] = &[$(Question {
             name: $name,
@@ -71,19 +72,23 @@ questions! {
         ["--kind", "mean", "--max", "100", "--population", "10000", "--rate", "1/2"];
     "mean of many", 1, 1.0, Below(61),
         ["--kind", "mean", "--max", "60", "--population", "1e7", "--rate", "1/100"];
-    "randomized response, 3", 3, 1.0, Below(3), ["--buckets", "3", "--randomizer", "randomized-response", "--population", "1e6"];
+    "randomized response, 3", 3, 1.0, Below(3),
+        ["--buckets", "3", "--randomizer", "randomized-response", "--population", "1e6"];
     "randomized response, 12", 12, 2.0, Below(12),
-        ["--buckets", "12", "--randomizer", "randomized-response", "--population", "200000", "--rate", "1/10"];
+        ["--buckets", "12", "--randomizer", "randomized-response", "--population", "200000",
+         "--rate", "1/10"];
     "rappor, 100", 100, 1.0, Below(100),
         ["--buckets", "100", "--randomizer", "rappor", "--population", "1e6"];
     "rappor, 1000", 1000, 1.0, Below(1000),
         ["--buckets", "1000", "--randomizer", "rappor", "--population", "1e6", "--rate", "1/100"];
     "rappor with dummies", 50, 2.0, Below(50),
-        ["--buckets", "50", "--randomizer", "rappor", "--dummy-rate", "1/100", "--population", "1e6"];
+        ["--buckets", "50", "--randomizer", "rappor", "--dummy-rate", "1/100", "--population",
+         "1e6"];
     "projective geometry, 50", 50, 1.0, Below(50),
         ["--buckets", "50", "--randomizer", "projective-geometry", "--population", "1e6"];
     "projective geometry, 1000", 1000, 1.0, Below(1000),
-        ["--buckets", "1000", "--randomizer", "projective-geometry", "--population", "1e6", "--rate", "1/100"];
+        ["--buckets", "1000", "--randomizer", "projective-geometry", "--population", "1e6",
+         "--rate", "1/100"];
     "histogram with noise of devices", 100, 1.0, Below(100),
         ["--buckets", "100", "--device-sigma", "1", "--population", "1e6", "--rate", "1/200"];
     "histogram with noise of servers", 40, 1.0, Below(40),
@@ -91,33 +96,38 @@ questions! {
     "large histogram with noise of servers", 2000, 2.0, Below(2000),
         ["--buckets", "2000", "--sigma", "30", "--population", "1e7", "--rate", "1/500"];
     "apps, rappor", 20, 2.0, Lists(20),
-        ["--kind", "multi_histogram", "--most", "3", "--randomizer", "rappor", "--population", "1e6"];
+        ["--kind", "multi_histogram", "--most", "3", "--randomizer", "rappor", "--population",
+         "1e6"];
     "apps, noise of servers", 30, 1.0, Lists(30),
         ["--kind", "multi_histogram", "--most", "3", "--sigma", "100", "--population", "1e6"];
     "rare faults", 100, 2.0, Rare(101),
-        ["--kind", "sparse_histogram", "--buckets", "101", "--randomizer", "rappor", "--population", "1e6", "--rate", "1/20"];
+        ["--kind", "sparse_histogram", "--buckets", "101", "--randomizer", "rappor",
+         "--population", "1e6", "--rate", "1/20"];
     "rare faults, noise of servers", 100, 1.0, Rare(101),
         ["--kind", "sparse_histogram", "--buckets", "101", "--sigma", "50", "--population", "1e6"];
     "rare faults, projective geometry", 60, 2.0, Rare(61),
         ["--kind", "sparse_histogram", "--buckets", "61", "--randomizer", "projective-geometry",
          "--population", "1e6"];
     "rare faults, importance sampling", 100, 2.0, Rare(101),
-        ["--kind", "sparse_histogram", "--buckets", "101", "--randomizer", "rappor", "--population", "1e6", "--rate", "1/5",
-         "--default-rate", "1/100", "--predicate", "value >= 0", "--audience", "1000000",
-         "--certified", "0000000000000000000000000000000000000000000000000000000000000000"];
+        ["--kind", "sparse_histogram", "--buckets", "101", "--randomizer", "rappor",
+         "--population", "1e6", "--rate", "1/5", "--default-rate", "1/100", "--predicate",
+         "value >= 0", "--audience", "1000000", "--certified",
+         "0000000000000000000000000000000000000000000000000000000000000000"];
     "rare faults, importance sampling, noise of servers", 40, 1.0, Rare(41),
         ["--kind", "sparse_histogram", "--buckets", "41", "--population", "1e6", "--rate", "1/5",
          "--sigma", "20", "--default-rate", "1/100", "--predicate", "value >= 0", "--audience",
-         "1000000",
-         "--certified", "0000000000000000000000000000000000000000000000000000000000000000"];
+         "1000000", "--certified",
+         "0000000000000000000000000000000000000000000000000000000000000000"];
     "quantiles", 6, 1.0, Below(60),
-        ["--kind", "quantiles", "--boundaries", "5,10,20,30,45", "--randomizer", "randomized-response", "--population", "1e6"];
+        ["--kind", "quantiles", "--boundaries", "5,10,20,30,45", "--randomizer",
+         "randomized-response", "--population", "1e6"];
     "quantiles, noise of servers", 4, 1.0, Below(60),
         ["--kind", "quantiles", "--boundaries", "10,20,40", "--sigma", "50", "--population", "1e6"];
     "vectors", 16, 1.0, Vector(16),
         ["--kind", "vector_sum", "--dimension", "16", "--device-sigma", "4", "--population", "1e6"];
     "mean of vectors", 64, 2.0, Vector(64),
-        ["--kind", "vector_mean", "--dimension", "64", "--device-sigma", "3", "--population", "1e6", "--rate", "1/100"];
+        ["--kind", "vector_mean", "--dimension", "64", "--device-sigma", "3", "--population",
+         "1e6", "--rate", "1/100"];
     "vectors, noise of servers", 32, 1.0, Vector(32),
         ["--kind", "vector_sum", "--dimension", "32", "--sigma", "5", "--population", "1e6"];
 }
