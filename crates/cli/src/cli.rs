@@ -11,6 +11,7 @@ use crate::{
     demo::DemoArgs,
     device::DeviceArgs,
     figures::FiguresArgs,
+    fleet::FleetArgs,
     interop::InteropArgs,
     keys::KeysArgs,
     log::LogCommandArgs,
@@ -51,6 +52,8 @@ enum Command {
     Log(LogCommandArgs),
     /// Run a device, which decides by itself what to answer.
     Device(DeviceArgs),
+    /// Ask a whole fleet many times in memory, and compare the errors with the prediction.
+    Fleet(FleetArgs),
     /// Train a model with devices that show nobody anything.
     Train(TrainArgs),
     /// Make keys, and publish them.
@@ -99,6 +102,7 @@ impl Cli {
             Command::Recipe(args) => args.run(output),
             Command::Log(args) => args.run(output),
             Command::Device(args) => args.run(output),
+            Command::Fleet(args) => args.run(output),
             Command::Train(args) => args.run(output),
             Command::Keys(args) => args.run(output),
             Command::Upload(args) => args.run(output),

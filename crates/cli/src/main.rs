@@ -12,6 +12,7 @@ mod connection;
 mod demo;
 mod device;
 mod figures;
+mod fleet;
 mod interop;
 mod keys;
 mod log;

@@ -9,6 +9,7 @@ mod budget;
 mod demo;
 mod examples;
 mod figures;
+mod fleet;
 mod interop;
 mod json;
 mod log;
