@@ -18,7 +18,8 @@ use crate::recipe::cases::{canonical, histogram};
 fn header() -> Recipe {
     let mut recipe = histogram();
     let participation = Participation::EachRound {};
-    recipe.series = Some(Series { rounds: 30, participation, training: None, round: None });
+    recipe.series =
+        Some(Series { rounds: 30, participation, training: None, discovery: None, round: None });
     set_rounds(&mut recipe, 30);
     recipe
 }

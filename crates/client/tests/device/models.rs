@@ -199,7 +199,7 @@ fn a_model_is_bounded_in_size_and_time() {
     let never = pieces(|_| Ok(answer(500, &[], b"")));
     let digest = EntryId::of(b"");
     for bad in [0, MAX_DIMENSION + 1, 1 << 62, (1 << 62) + 1, u64::MAX / 4, u64::MAX] {
-        assert_eq!(fetch(&never, &digest, bad), Err(ModelFileError::Size(bad)));
+        assert_eq!(fetch(&never, &digest, bad), Err(ModelFileError::Size(bad.saturating_mul(4))));
     }
     assert_eq!(never.asked.lock().unwrap().len(), 0, "nothing was requested");
     // The largest.
@@ -275,6 +275,7 @@ fn header(model: Model, vote_weight_micro: Option<u64>) -> Recipe {
         rounds: 30,
         participation: Participation::EachRound {},
         training: Some(training),
+        discovery: None,
         round: None,
     });
     if let Privacy::Claim { rounds, .. } = &mut recipe.privacy {
@@ -328,7 +329,7 @@ fn equal<M: sotto_learn::model::Model<Example = Labelled>>(
     for index in 0..3 {
         let mut models = Models::default();
         let digest = models.add(plan.model_file(&progress));
-        let learner = DeviceLearner::new(&models, trainer);
+        let learner = DeviceLearner::new(&models, Some(trainer));
         let round = round(header, index, digest);
         assert!(learner.is_ready(&round));
         let coins = || Coins::from_number(7).training(index as u32, 3);
@@ -418,7 +419,7 @@ fn a_device_evaluates_the_model_of_the_training_and_no_answer_is_clipped() {
         let mut models = Models::default();
         // The same file as in the training.
         let digest = models.add(plan.model_file(&progress));
-        let learner = DeviceLearner::new(&models, trainer);
+        let learner = DeviceLearner::new(&models, Some(trainer));
         let round = round(&header, 0, digest);
         assert!(learner.is_ready(&round));
         let update = learner.update(&round, &mut Coins::from_number(1).initial()).unwrap();
@@ -438,7 +439,7 @@ fn a_device_evaluates_the_model_of_the_training_and_no_answer_is_clipped() {
         assert_eq!(vector::clip(&both, 2, 15, bound), [scale.max as i64; 2]);
         // Nothing to say.
         let empty = Classifier::new(Vec::new);
-        let learner = DeviceLearner::new(&models, &empty);
+        let learner = DeviceLearner::new(&models, Some(&empty));
         assert_eq!(learner.update(&round, &mut Coins::from_number(1).initial()), None);
         // Weights of another model.
         assert_eq!(trainer.evaluate(&kind, &scale, &[0.1; 3]), None);
@@ -472,7 +473,7 @@ fn a_device_is_ready_for_exactly_the_model_that_the_round_names() {
     let ready = |numbers: &[f64], header: &Recipe| {
         let mut models = Models::default();
         let digest = models.add(to_bytes(numbers));
-        let learner = DeviceLearner::new(&models, &classifier);
+        let learner = DeviceLearner::new(&models, Some(&classifier));
         let round = round(header, 0, digest);
         let update = learner.update(&round, &mut Coins::from_number(1).training(0, 0));
         assert_eq!(update.is_some(), learner.is_ready(&round));
@@ -494,7 +495,7 @@ fn a_device_is_ready_for_exactly_the_model_that_the_round_names() {
     assert!(!ready(&good, &self::header(single, Some(100_000))));
     // A model that is not there, a header, a recipe without a training.
     let models = Models::default();
-    let learner = DeviceLearner::new(&models, &classifier);
+    let learner = DeviceLearner::new(&models, Some(&classifier));
     for recipe in [round(&header, 0, EntryId::of(b"")), header, recipe("no-training")] {
         assert!(!learner.is_ready(&recipe));
         assert_eq!(learner.update(&recipe, &mut Coins::from_number(1).initial()), None);
@@ -559,7 +560,7 @@ fn an_update_of_another_length_is_none() {
     let header = header(SOFTMAX, Some(100_000));
     let mut models = Models::default();
     let digest = models.add(to_bytes(&[0.5; 651]));
-    let learner = DeviceLearner::new(&models, &Short);
+    let learner = DeviceLearner::new(&models, Some(&Short));
     let round = round(&header, 0, digest);
     assert!(learner.is_ready(&round));
     assert_eq!(learner.update(&round, &mut Coins::from_number(1).initial()), None);

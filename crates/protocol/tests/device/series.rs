@@ -151,6 +151,10 @@ impl Learner for Fixed {
     fn update(&self, _round: &Recipe, _rng: &mut dyn CryptoRng) -> Option<Vec<f64>> {
         Some(vec![0.1; 10])
     }
+
+    fn bucket(&self, _round: &Recipe, _: &[String], _rng: &mut dyn CryptoRng) -> Option<u32> {
+        Some(1)
+    }
 }
 
 fn of_learner(world: &World, store: &mut MemoryState, learner: &dyn Learner) -> Pass {

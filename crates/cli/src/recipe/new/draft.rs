@@ -76,6 +76,7 @@ impl NewArgs {
                 false => Participation::EachRound {},
             },
             training: None,
+            discovery: None,
             round: None,
         });
         if let (Privacy::Claim { rounds, .. }, Some(series)) = (&mut privacy, &series) {
