@@ -38,7 +38,7 @@ const POLL: Duration = Duration::from_millis(200);
 const DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 
 /// What a story does if nobody says otherwise: in memory, and with all parties.
-const FAST: Usual = Usual { devices: 1_000_000, buckets: 3_500, rounds: 16, rate: (1, 10) };
+const FAST: Usual = Usual { devices: 1_000_000, buckets: 15_000, rounds: 12, rate: (1, 10) };
 const WHOLE: Usual = Usual { devices: 300, buckets: 64, rounds: 6, rate: (1, 2) };
 const FAST_EPSILON_MICRO: u64 = 1_000_000;
 const WHOLE_SIGMA_MICRO: u64 = 2_000_000;
@@ -84,10 +84,10 @@ pub(crate) struct DiscoverArgs {
     /// 1/10 with --fast]
     #[arg(long, requires = "story", value_name = "Q", value_parser = parse_probability)]
     rate: Option<Probability>,
-    /// With --story: how many rounds at most [default: 6, or 16 with --fast]
+    /// With --story: how many rounds at most [default: 6, or 12 with --fast]
     #[arg(long, requires = "story", value_name = "T", value_parser = clap::value_parser!(u32).range(1..=256))]
     rounds: Option<u32>,
-    /// With --story: how many buckets a round has [default: 64, or 3500 with --fast]
+    /// With --story: how many buckets a round has [default: 64, or 15000 with --fast]
     #[arg(long, requires = "story", value_name = "K", value_parser = clap::value_parser!(u32).range(3..=100_000))]
     buckets: Option<u32>,
     /// With --story: what all rounds together may cost, as devices compute it [default: 1 with

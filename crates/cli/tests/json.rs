@@ -31,6 +31,7 @@ const ELSEWHERE: [(&str, &str); 19] = [
     ("recipe publish", "recipe.rs"),
     ("recipe tokens", "tests/src/world.rs"),
     ("serve", "serve.rs"),
+    ("discover", "discover.rs"),
     ("train", "train.rs"),
     ("upload", "serve.rs"),
 ];

@@ -6,6 +6,7 @@
 mod account;
 mod binary;
 mod demo;
+mod discover;
 mod examples;
 mod interop;
 mod json;

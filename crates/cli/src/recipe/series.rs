@@ -5,7 +5,8 @@ use serde::Serialize;
 use sotto_dp::crowd::Crowd;
 use sotto_protocol::recipe::{crowd_of, show_micro};
 use sotto_wire::recipe::{
-    EVALUATION, Model, Participation, Recipe, Round, Sampling, Series, Tokens, Training, UPDATE,
+    Discovery, EVALUATION, Model, Participation, Recipe, Round, Sampling, Series, Tokens, Training,
+    UPDATE,
 };
 
 use super::words::{grouped, one_in};
@@ -26,6 +27,9 @@ pub(super) struct Rounds {
     model_digest: Option<String>,
     #[serde(skip)]
     pairs: bool,
+    /// Whether the file of a round is a list of candidates.
+    #[serde(skip)]
+    lists: bool,
 }
 
 impl Rounds {
@@ -46,6 +50,7 @@ impl Rounds {
             header_id: header.map(|header| header.id().to_string()),
             round: round.map(|round| round.index),
             model_digest: round.and_then(|round| Some(round.model.as_ref()?.to_string())),
+            lists: series.discovery.is_some(),
             pairs: matches!(tokens, Tokens::RateLimited { .. }),
         })
     }
@@ -62,7 +67,7 @@ impl Rounds {
             }
         }
         if let Some(model) = &self.model_digest {
-            row("model", model)?;
+            row(if self.lists { "list" } else { "model" }, model)?;
         }
         row("one device", &self.one_device())?;
         let tokens = match (self.tokens_per_issuer, self.pairs) {
@@ -124,7 +129,11 @@ pub(super) fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> R
     row("rounds", &format!("up to {}; {}", grouped(series.rounds), participation(series)))?;
     match &series.round {
         None => row("this is", "the header, which no device answers")?,
-        Some(round) => row("this is", &self::round(round))?,
+        Some(round) => row("this is", &self::round(series, round))?,
+    }
+    if let Some(discovery) = &series.discovery {
+        row("looks for", &words(discovery))?;
+        row("lists", &discovery.lists)?;
     }
     let Some(training) = &series.training else { return Ok(()) };
     row(verb(training), &model(&training.model))?;
@@ -135,6 +144,12 @@ pub(super) fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> R
         Some(weight) => row("vote", &format!("on the clip, of weight {}", show_micro(weight))),
         None => Ok(()),
     }
+}
+
+/// `words that begin like a candidate of a public list (of 122,816 bytes)`.
+pub(super) fn words(discovery: &Discovery) -> String {
+    let len = grouped(discovery.list_len.into());
+    format!("words that begin like a candidate of a public list (of {len} bytes)")
 }
 
 /// What devices do with the model.
@@ -151,10 +166,11 @@ pub(super) fn participation(series: &Series) -> &'static str {
 }
 
 /// `round 3, model 0707...`.
-pub(super) fn round(round: &Round) -> String {
+pub(super) fn round(series: &Series, round: &Round) -> String {
+    let what = if series.discovery.is_some() { "list" } else { "model" };
     match &round.model {
         None => format!("round {}", round.index),
-        Some(model) => format!("round {}, model {model}", round.index),
+        Some(file) => format!("round {}, {what} {file}", round.index),
     }
 }
 
@@ -225,8 +241,16 @@ fn donation(recipe: &Recipe, rounds: &str, span: &str) -> String {
     )
 }
 
-/// What an update is, for the owner of a device.
+/// What an update is, or what a candidate is, for the owner of a device.
 pub(super) fn what_update(series: &Series) -> Option<String> {
+    if series.discovery.is_some() {
+        return Some(
+            "In each round there is a public list of beginnings of words. Your device picks one of \
+             your words and looks which beginning on the list it has. It answers with the number of \
+             that beginning, or with 0 if there is none."
+                .to_owned(),
+        );
+    }
     let training = series.training.as_ref()?;
     if training.is_evaluation() {
         return Some(format!(
