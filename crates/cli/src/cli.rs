@@ -10,6 +10,7 @@ use crate::{
     completions::{CompletionsArgs, ManArgs},
     demo::DemoArgs,
     device::DeviceArgs,
+    discover::DiscoverArgs,
     figures::FiguresArgs,
     fleet::FleetArgs,
     interop::InteropArgs,
@@ -56,6 +57,8 @@ enum Command {
     Fleet(FleetArgs),
     /// Train a model with devices that show nobody anything.
     Train(TrainArgs),
+    /// Find words that nobody lists beforehand, with devices that show nobody anything.
+    Discover(DiscoverArgs),
     /// Make keys, and publish them.
     Keys(KeysArgs),
     /// Upload measurements to a task, as devices do.
@@ -104,6 +107,7 @@ impl Cli {
             Command::Device(args) => args.run(output),
             Command::Fleet(args) => args.run(output),
             Command::Train(args) => args.run(output),
+            Command::Discover(args) => args.run(output),
             Command::Keys(args) => args.run(output),
             Command::Upload(args) => args.run(output),
             Command::Collect(args) => args.run(output),

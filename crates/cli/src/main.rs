@@ -11,6 +11,7 @@ mod completions;
 mod connection;
 mod demo;
 mod device;
+mod discover;
 mod figures;
 mod fleet;
 mod interop;

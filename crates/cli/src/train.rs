@@ -1,9 +1,9 @@
 //! `sotto train`: trains a model with devices that show nobody anything.
 
 mod evaluation;
-mod fleet;
+pub(crate) mod fleet;
 mod report;
-mod rounds;
+pub(crate) mod rounds;
 mod step;
 mod story;
 
@@ -20,7 +20,7 @@ use sotto_wire::recipe::{Model, Probability, Training, parse_epsilon, parse_prob
 use sotto_wire::{BatchMode, Recipe};
 
 use self::evaluation::Evaluations;
-use self::fleet::Fleet;
+use self::fleet::{Fleet, Seeded};
 use self::report::{Report, RoundReport, Stopwatch};
 use self::rounds::{Rounds, State, weights};
 use self::step::StepArgs;
@@ -257,7 +257,10 @@ impl TrainArgs {
             evaluations.header = stage.with_token_keys(evaluations.header.clone())?;
             stage.publish(&evaluations.header, output)?;
         }
-        let fleet = Fleet::new(&stage, story)?;
+        let fleet = Fleet::new(&stage, story.users.len(), |number, host, seeds| {
+            let examples = story.users.of(number);
+            host.trainer = Some(Box::new(Seeded::new(number, story.coins, seeds, examples)));
+        })?;
         let started = begun.elapsed();
         let tokens = fleet.fetch_tokens(now()?, output)?;
         output.remark(format!(
@@ -502,7 +505,7 @@ fn initial(training: &Training) -> Result<Vec<f64>> {
 }
 
 /// Enough for the series of a story, however small it is.
-fn budget() -> BudgetFile {
+pub(crate) fn budget() -> BudgetFile {
     let epsilon = 1_000.0;
     let delta = 1e-3;
     BudgetFile {

@@ -13,7 +13,7 @@ use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
 /// servers, or take long.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 23] = [
     ("account compose", "account.rs"),
     ("account discrete-gaussian", "account.rs"),
     ("account donation", "account.rs"),
@@ -34,6 +34,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("recipe repeat", "tests/tests/repeat.rs"),
     ("recipe tokens", "tests/src/world.rs"),
     ("serve", "serve.rs"),
+    ("discover", "discover.rs"),
     ("train", "train.rs"),
     ("upload", "serve.rs"),
 ];

@@ -7,6 +7,7 @@ mod account;
 mod binary;
 mod budget;
 mod demo;
+mod discover;
 mod examples;
 mod figures;
 mod fleet;

@@ -1,4 +1,5 @@
-//! Models as static files: an author writes them, devices read them.
+//! Models as static files: an author writes them, devices read them. Lists of candidates are files
+//! of the same kind.
 //!
 //! A model is a file of `f32` numbers, little-endian: the weights, and the clip if devices vote. It
 //! is published as a folder named by the SHA-256 of the file, with pieces `0`, `1`, and so on. All
@@ -34,8 +35,8 @@ const MAX_READ_S: u64 = 600;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelFileError {
-    /// More numbers than any model has, or none.
-    #[error("a model of {0} numbers: from 1 to {MAX_DIMENSION} are possible")]
+    /// More bytes than any file has, or none.
+    #[error("a file of {0} bytes: from 1 to {MAX_FILE_LEN} are possible")]
     Size(u64),
     /// No answer.
     #[error("piece {piece}: {error}")]
@@ -70,8 +71,8 @@ pub enum ModelFileError {
     /// It is not the file that the log names.
     #[error("the file does not have the SHA-256 that the log shows")]
     Digest,
-    /// The digest is right, but the numbers are no model.
-    #[error("the file is no model: {0}")]
+    /// The digest is right, but the bytes are no model or no list.
+    #[error("the file is not what the round says: {0}")]
     Numbers(#[from] sotto_learn::Error),
     /// It took too long.
     #[error("reading took more than {MAX_READ_S} seconds")]
@@ -131,7 +132,7 @@ fn if_there(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Reads a model of so many numbers from below the URL `models`. Nothing of a wrong one is kept.
+/// Reads a model of so many numbers from below the URL `models`.
 pub fn fetch_model(
     transport: &dyn Transport,
     models: &str,
@@ -139,7 +140,17 @@ pub fn fetch_model(
     numbers: u64,
     clock: &dyn Fn() -> Moment,
 ) -> Result<Vec<u8>, ModelFileError> {
-    let len = file_len(numbers)?;
+    fetch_file(transport, models, digest, model_len(numbers)?, clock)
+}
+
+/// Reads a file of so many bytes from below the URL `models`. Nothing of a wrong one is kept.
+pub(crate) fn fetch_file(
+    transport: &dyn Transport,
+    models: &str,
+    digest: &EntryId,
+    len: usize,
+    clock: &dyn Fn() -> Moment,
+) -> Result<Vec<u8>, ModelFileError> {
     let start = clock();
     let mut file = Vec::with_capacity(len);
     for piece in 0..len.div_ceil(PIECE_LEN) {
@@ -165,10 +176,14 @@ pub(crate) fn is_late(start: Moment, now: Moment) -> bool {
 }
 
 /// How many bytes a model of so many numbers has.
-pub(crate) fn file_len(numbers: u64) -> Result<usize, ModelFileError> {
-    let len = usize::try_from(numbers).ok().and_then(|numbers| numbers.checked_mul(4));
-    let len = len.filter(|len| (1..=MAX_FILE_LEN).contains(len));
-    len.ok_or(ModelFileError::Size(numbers))
+pub(crate) fn model_len(numbers: u64) -> Result<usize, ModelFileError> {
+    file_len(numbers.saturating_mul(4))
+}
+
+/// The length of a file, if one may have it.
+pub(crate) fn file_len(len: u64) -> Result<usize, ModelFileError> {
+    let found = usize::try_from(len).ok().filter(|len| (1..=MAX_FILE_LEN).contains(len));
+    found.ok_or(ModelFileError::Size(len))
 }
 
 /// Exactly [`PIECE_LEN`] bytes.

@@ -44,7 +44,7 @@ pub use self::routes::RouteError;
 pub use self::tokens::{TokenFailure, TokenRound};
 use crate::model_files::ModelFileError;
 use crate::relay::Clock;
-use crate::training::DeviceLearner;
+use crate::training::{DeviceLearner, Trainer};
 
 /// One device: its host, what it trusts, its state, and the log.
 pub struct Participant<S> {
@@ -172,9 +172,9 @@ impl<S: DeviceStore> Participant<S> {
         }
         let attributes = (self.host.attributes)().map_err(ParticipantError::Host)?;
         let Log { watch, models, .. } = &mut self.log;
-        let trainer = self.host.trainer.as_deref();
-        let learner = trainer.map(|trainer| DeviceLearner::new(models, trainer));
-        let learner = learner.as_ref().map(|learner| learner as &dyn device::Learner);
+        let trainer = self.host.trainer.as_deref().map(|trainer| trainer as &dyn Trainer);
+        let learner = DeviceLearner::new(models, trainer);
+        let learner = Some(&learner as &dyn device::Learner);
         let host = device::Host { conditions_met, attributes: &attributes, learner };
         let now = (self.clock)();
         let device::Pass { considered, silent } =

@@ -1,10 +1,11 @@
-//! A device that trains: the models of rounds, and what the application brings.
+//! A device that trains or counts words: the files of rounds, and what the application brings.
 //!
 //! An application brings its examples, as a [`Trainer`]: [`Classifier`] for the models that ship
 //! with `sotto-learn`, [`OwnModel`] for one of its own. The device does the rest: it fetches the
 //! model of every open round before any coin is tossed, whatever its attributes are, and computes an
 //! update only if it takes part ([`DeviceLearner`]). Clipping, rounding and noise are those of any
-//! vector.
+//! vector. For a discovery the application brings nothing but attributes: the device fetches the
+//! list of candidates like a model, and finds the one that its word begins with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,6 +13,7 @@ use std::fmt;
 use rand_core::CryptoRng;
 use sotto_learn::Error;
 use sotto_learn::clipping::{Clipping, Stated};
+use sotto_learn::discovery::Candidates;
 use sotto_learn::evaluation::{Answer, Scale};
 use sotto_learn::local::LocalTraining;
 use sotto_learn::model::{self, Labelled, Mlp, Softmax, from_bytes};
@@ -20,9 +22,9 @@ use sotto_learn::plan::Plan;
 use sotto_protocol::device::Learner;
 use sotto_protocol::{Moment, shuffle};
 use sotto_wire::EntryId;
-use sotto_wire::recipe::{Model, Recipe, Training};
+use sotto_wire::recipe::{Discovery, Model, Recipe, Training};
 
-use crate::model_files::{ModelFileError, fetch_model, file_len, is_late};
+use crate::model_files::{ModelFileError, fetch_file, file_len, is_late, model_len};
 use crate::transport::Transport;
 
 /// How many bytes of models a device holds: sixteen of the largest.
@@ -63,17 +65,18 @@ pub struct OwnModel<M: model::Model> {
     examples: Examples<M::Example>,
 }
 
-/// The models that a device holds, by digest.
+/// The models and lists of candidates that a device holds, by digest.
 #[derive(Default)]
 pub struct Models {
     files: BTreeMap<EntryId, Vec<u8>>,
 }
 
-/// A device's half of training: the models that it holds, and what the application brings.
+/// A device's half of the rounds that have files: those that it holds, and what the application
+/// brings.
 #[derive(Clone, Copy)]
 pub struct DeviceLearner<'a> {
     models: &'a Models,
-    trainer: &'a dyn Trainer,
+    trainer: Option<&'a dyn Trainer>,
 }
 
 impl Classifier {
@@ -176,10 +179,10 @@ impl Models {
         rounds.retain(|(.., (_, digest))| !self.files.contains_key(digest));
         shuffle(&mut rounds, rng);
         let mut missing = Vec::new();
-        for (id, round, (training, digest)) in rounds {
+        for (id, round, (file, digest)) in rounds {
             let fetched = match is_late(start, clock()) {
                 true => Err(ModelFileError::Late),
-                false => self.fetch_one(round, training, &digest, transport, clock),
+                false => self.fetch_one(round, file, &digest, transport, clock),
             };
             missing.extend(fetched.err().map(|error| (id, error)));
         }
@@ -189,18 +192,24 @@ impl Models {
     fn fetch_one(
         &mut self,
         round: &Recipe,
-        training: &Training,
+        named: Named<'_>,
         digest: &EntryId,
         transport: &dyn Transport,
         clock: &dyn Fn() -> Moment,
     ) -> Result<(), ModelFileError> {
-        let numbers = training.model_numbers();
+        let (url, len) = match named {
+            Named::Model(training) => (&training.models, model_len(training.model_numbers())?),
+            Named::List(discovery) => (&discovery.lists, file_len(discovery.list_len.into())?),
+        };
         let held: usize = self.files.values().map(Vec::len).sum();
-        if held.saturating_add(file_len(numbers)?) > MAX_HELD {
+        if held.saturating_add(len) > MAX_HELD {
             return Err(ModelFileError::Full);
         }
-        let file = fetch_model(transport, &training.models, digest, numbers, clock)?;
-        read(round, training, &file)?;
+        let file = fetch_file(transport, url, digest, len, clock)?;
+        match named {
+            Named::Model(training) => drop(read(round, training, &file)?),
+            Named::List(_) => drop(list(round, &file)?),
+        }
         self.files.insert(*digest, file);
         Ok(())
     }
@@ -208,37 +217,47 @@ impl Models {
 
 impl<'a> DeviceLearner<'a> {
     /// With these models, and what the application brings.
-    pub fn new(models: &'a Models, trainer: &'a dyn Trainer) -> Self {
+    pub fn new(models: &'a Models, trainer: Option<&'a dyn Trainer>) -> Self {
         Self { models, trainer }
     }
 
     /// The training of a round, the weights and the clip, if the model is held and can be trained.
     fn model<'r>(&self, round: &'r Recipe) -> Option<(&'r Training, Vec<f64>, f64)> {
-        let (training, digest) = named(round)?;
-        let file =
-            self.models.files.get(&digest).filter(|_| self.trainer.knows(&training.model))?;
+        let (Named::Model(training), digest) = named(round)? else { return None };
+        let trainer = self.trainer.filter(|trainer| trainer.knows(&training.model));
+        let file = self.models.files.get(&digest).filter(|_| trainer.is_some())?;
         let (weights, clip) = read(round, training, file).ok()?;
         Some((training, weights, clip))
+    }
+
+    /// The candidates of a round, if they are held.
+    fn list(&self, round: &Recipe) -> Option<Candidates> {
+        let (Named::List(_), digest) = named(round)? else { return None };
+        list(round, self.models.files.get(&digest)?).ok()
     }
 }
 
 impl Learner for DeviceLearner<'_> {
     fn is_ready(&self, round: &Recipe) -> bool {
-        self.model(round).is_some()
+        self.model(round).is_some() || self.list(round).is_some()
     }
 
     fn update(&self, round: &Recipe, rng: &mut dyn CryptoRng) -> Option<Vec<f64>> {
         let (training, weights, clip) = self.model(round)?;
         if training.is_evaluation() {
             let scale = evaluation_scale(round).ok()?;
-            let answer = self.trainer.evaluate(&training.model, &scale, &weights)?;
+            let answer = self.trainer?.evaluate(&training.model, &scale, &weights)?;
             return Some(coordinates(round, answer)?.to_vec());
         }
         let local = local_training(training);
-        let update = self.trainer.update(&training.model, local, &weights, rng)?;
+        let update = self.trainer?.update(&training.model, local, &weights, rng)?;
         // Another length would put the vote into a wrong place.
         let fits = update.len() == weights.len();
         fits.then(|| stated(round, training).map(|stated| stated.contribution(update, clip)))?
+    }
+
+    fn bucket(&self, round: &Recipe, words: &[String], rng: &mut dyn CryptoRng) -> Option<u32> {
+        Some(self.list(round)?.bucket(words.iter().map(String::as_str), rng))
     }
 }
 
@@ -306,10 +325,24 @@ fn coordinates(round: &Recipe, answer: Answer) -> Option<[f64; 2]> {
     Some([answer.loss as f64 / unit, answer.right as f64 / unit])
 }
 
-/// The training of a round, and the digest of its model.
-fn named(round: &Recipe) -> Option<(&Training, EntryId)> {
-    let training = round.series.as_ref()?.training.as_ref()?;
-    Some((training, round.round()?.model?))
+/// What the file of a round is.
+#[derive(Clone, Copy)]
+enum Named<'r> {
+    Model(&'r Training),
+    List(&'r Discovery),
+}
+
+/// The file that a round names, and its digest.
+fn named(round: &Recipe) -> Option<(Named<'_>, EntryId)> {
+    let series = round.series.as_ref()?;
+    let training = series.training.as_ref().map(Named::Model);
+    let file = training.or(series.discovery.as_ref().map(Named::List))?;
+    Some((file, round.round()?.model?))
+}
+
+/// The candidates in a file of this round.
+fn list(round: &Recipe, file: &[u8]) -> Result<Candidates, Error> {
+    Candidates::from_bytes(file, round.query.buckets().unwrap_or_default())
 }
 
 /// What a recipe says about clipping.

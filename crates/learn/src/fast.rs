@@ -85,18 +85,10 @@ impl<M: Model + ?Sized> Fast<'_, M> {
     /// Who takes part in a round: each device with probability [`rate`](Self::rate), independently.
     /// The time grows with the participants and not with the devices.
     pub fn participants(&self, round: u32) -> Result<Vec<usize>, Error> {
-        let rate = positive("rate", self.rate)?;
-        in_range("rate", rate, rate <= 1.0, "above 0, at most 1")?;
         let count = self.users.len();
-        if rate >= 1.0 {
-            return Ok((0..count).collect());
-        }
-        // A coin of probability 1 - e^-x, with x to within 2^-51, or 2^-45 above 1.
-        let x = -log1p(-rate);
-        let den = if x <= 1.0 { Rate::LARGEST } else { Rate::LARGEST >> 6 };
-        let num = (x * den as f64).round_ties_even().max(1.0) as u64;
+        let Some(coin) = coin(self.rate)? else { return Ok((0..count).collect()) };
         let mut rng = self.coins.participants(round);
-        let found = successes(count as u64, Rate::new(num, den)?, &mut rng);
+        let found = successes(count as u64, coin, &mut rng);
         // Below the number of users.
         Ok(found.map(|device| device as usize).collect())
     }
@@ -174,6 +166,20 @@ impl<M: Model + ?Sized> Fast<'_, M> {
         in_range("numbers of a contribution", numbers as f64, holds, range)?;
         Ok(Some(Gaussian::vectors(numbers as u32, self.plan.norm_bound(), noise)?))
     }
+}
+
+/// The `x` of a coin of probability `1 - e^-x` that falls on heads at this rate, to within 2^-51, or
+/// 2^-45 above 1. `None` if it always does.
+pub(crate) fn coin(rate: f64) -> Result<Option<Rate>, Error> {
+    let rate = positive("rate", rate)?;
+    in_range("rate", rate, rate <= 1.0, "above 0, at most 1")?;
+    if rate >= 1.0 {
+        return Ok(None);
+    }
+    let x = -log1p(-rate);
+    let den = if x <= 1.0 { Rate::LARGEST } else { Rate::LARGEST >> 6 };
+    let num = (x * den as f64).round_ties_even().max(1.0) as u64;
+    Ok(Some(Rate::new(num, den)?))
 }
 
 /// Noise of sigma times the bound. Where it is above 2^30 units, it is rounded up to a whole one.

@@ -6,6 +6,7 @@
 //! - [`optimizer`]: what the server does with the noisy mean.
 //! - [`plan`]: the rounds of a training, of which devices and server each compute their half.
 //! - [`evaluation`]: how good a model is on what devices know, from bounded sums.
+//! - [`discovery`]: words that nobody lists beforehand, from histograms over prefixes.
 //! - [`data`]: data sets, prepared and split by user.
 //! - [`fast`]: rounds without cryptography and without servers, with the same mechanism code, for
 //!   research with many devices. [`coins`] are its randomness.
@@ -65,6 +66,7 @@ mod math;
 pub mod clipping;
 pub mod coins;
 pub mod data;
+pub mod discovery;
 pub mod evaluation;
 pub mod fast;
 pub mod local;

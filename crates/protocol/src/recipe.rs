@@ -81,8 +81,11 @@ impl Assessment {
     pub fn certified(recipe: Recipe, certified: Option<u64>) -> Result<Self, Silence> {
         let task =
             derive_task(&recipe).map_err(|reason| Silence::new(Check::Derivation, reason))?;
-        let mapping = check_mapping(&recipe.query, &recipe.attributes)
-            .map_err(|reason| Silence::new(Check::Derivation, reason))?;
+        let mapping = match recipe.discovery() {
+            Some(_) => check_words(recipe.query.mapping(), &recipe.attributes),
+            None => check_mapping(&recipe.query, &recipe.attributes),
+        };
+        let mapping = mapping.map_err(|reason| Silence::new(Check::Derivation, reason))?;
         let predicate = match &recipe.who.targeting {
             None => None,
             Some(targeting) => {
@@ -225,6 +228,26 @@ impl Assessment {
         self.protected(answer.unwrap_or_else(|| measure::fallback(&self.recipe.query)), rng)
     }
 
+    /// The words of a device in a discovery.
+    pub fn words(&self, attributes: &Attributes) -> Vec<String> {
+        let texts = match self.mapping.evaluate(attributes) {
+            Ok(Value::List(values)) => values,
+            Ok(value) => vec![value],
+            Err(_) => Vec::new(),
+        };
+        let text = |value| if let Value::String(text) = value { Some(text) } else { None };
+        texts.into_iter().filter_map(text).collect()
+    }
+
+    /// The answer in a round of a discovery after randomization: the fallback if there is no such
+    /// bucket.
+    pub fn randomized_bucket(&self, bucket: Option<u32>, rng: &mut dyn CryptoRng) -> Measurement {
+        let query = &self.recipe.query;
+        let bucket = bucket.filter(|bucket| Some(*bucket) < query.buckets());
+        let answer = bucket.map_or_else(|| measure::fallback(query), Answer::OneHot);
+        self.protected(answer, rng)
+    }
+
     fn protected(&self, answer: Answer, rng: &mut dyn CryptoRng) -> Measurement {
         let value = mechanism::value(&self.recipe.query, &self.mechanism, answer);
         mechanism::measurement(&self.mechanism, self.mechanism.randomize(value, rng))
@@ -328,6 +351,23 @@ pub fn check_mapping(
     }
     measure::check_constants(query, &mapping)?;
     Ok(mapping)
+}
+
+/// The mapping of a discovery, which must give words.
+fn check_words(
+    source: &str,
+    attributes: &BTreeMap<AttributeName, AttributeType>,
+) -> Result<Expression, String> {
+    let mapping = compile("mapping", source, attributes, &[])?;
+    match mapping.result_type() {
+        Type::String | Type::List => Ok(mapping),
+        found => Err(format!(
+            "the mapping gives {found}, not {} or {}: with [series.discovery] write the name of an \
+             attribute that holds words",
+            Type::String,
+            Type::List
+        )),
+    }
 }
 
 /// The expression, or what is wrong with it, beginning with its name and the place: `mapping,

@@ -49,17 +49,21 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
     let mut attributes = attributes(rng);
     let mut query = query::query(&attributes, rng);
     let training = series::training(&mut query, &mut attributes, rng);
-    let randomizer = randomizer(&query, rng);
+    let discovery = series::discovery(&mut query, rng);
+    let (randomizer, noise) = match discovery {
+        Some(_) => (Randomizer::None, true),
+        None => (randomizer(&query, rng), chance(2, rng)),
+    };
     let targeting = chance(3, rng).then(|| Targeting {
         predicate: query::predicate(&attributes, rng),
         certified: entry_id(rng),
     });
     let when = when(rng);
     let mut sampling = sampling(&query, &randomizer, rng);
-    if training.as_ref().is_some_and(Training::is_evaluation) {
+    if training.as_ref().is_some_and(Training::is_evaluation) || discovery.is_some() {
         sampling.dummy_rate = Probability::ZERO;
     }
-    let series = series::series(training, &sampling, rng);
+    let series = series::series(training, discovery, &sampling, rng);
     let rounds = series.as_ref().map_or(1, |series| series.rounds);
     Recipe {
         version: FORMAT_VERSION,
@@ -71,7 +75,7 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
         when,
         sampling,
         randomizer,
-        noise: (randomizer == Randomizer::None && chance(2, rng)).then(|| Noise::ServerGaussian {
+        noise: (randomizer == Randomizer::None && noise).then(|| Noise::ServerGaussian {
             sigma_micro: number(MIN_SIGMA_MICRO, MAX_SIGMA_MICRO, rng),
         }),
         aggregation: Aggregation {

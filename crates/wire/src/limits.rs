@@ -154,6 +154,12 @@ pub const MAX_ROUNDS: u64 = 10_000;
 /// The most steps of gradient descent that a device makes in a round.
 pub const MAX_TRAINING_STEPS: u64 = 1_000;
 
+/// The shortest list of candidates: a file with the longest candidate and an empty deny list.
+pub const MIN_LIST_LEN: u64 = 256;
+
+/// The longest list of candidates: as long as the longest model.
+pub const MAX_LIST_LEN: u64 = 4 * MAX_DIMENSION;
+
 /// The most rounds of a series in each of which a device may take part: it requests a token for each
 /// from each of two issuers.
 pub const MAX_PARTICIPATIONS: u64 = 256;

@@ -42,7 +42,7 @@ pub use randomizer::Randomizer;
 pub use receipt::{RECEIPT_SCHEMA, Receipt};
 pub use sampling::Sampling;
 pub use scalar::{AttributeName, AttributeType, Probability, PublicKey, Signer};
-pub use series::{EVALUATION, Model, Participation, Round, Series, Training, UPDATE};
+pub use series::{Discovery, EVALUATION, Model, Participation, Round, Series, Training, UPDATE};
 pub use tokens::{
     EndorsedKey, TOKEN_KEY_HEADER, TOKEN_KEY_REQUEST_HEADER, TokenKeyRequest, TokenKeyStatement,
     Tokens,

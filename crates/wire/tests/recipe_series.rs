@@ -7,8 +7,8 @@ use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use sotto_testing::arbitrary;
 use sotto_wire::recipe::{
-    AttributeType, Model, Noise, Participation, Privacy, Probability, Query, RECIPE_SCHEMA,
-    Randomizer, RecipeVdaf, Round, Series, Training, VectorQuery,
+    AttributeType, Discovery, Model, Noise, Participation, Privacy, Probability, Query,
+    RECIPE_SCHEMA, Randomizer, RecipeVdaf, Round, Series, Training, VectorQuery,
 };
 use sotto_wire::{EntryId, FormatError, Recipe};
 
@@ -18,7 +18,8 @@ use crate::recipe::cases::{canonical, histogram};
 fn header() -> Recipe {
     let mut recipe = histogram();
     let participation = Participation::EachRound {};
-    recipe.series = Some(Series { rounds: 30, participation, training: None, round: None });
+    recipe.series =
+        Some(Series { rounds: 30, participation, training: None, discovery: None, round: None });
     set_rounds(&mut recipe, 30);
     recipe
 }
@@ -52,6 +53,19 @@ fn training(model: Model, vote_weight_micro: Option<u64>) -> Recipe {
         chunk_length: 10,
         chunk_length_norm_equality: 10,
     };
+    recipe
+}
+
+/// Thirty rounds in which words are looked for.
+fn discovery() -> Recipe {
+    let mut recipe = header();
+    series(&mut recipe).discovery =
+        Some(Discovery { lists: "https://lists.example/".to_owned(), list_len: 61_408 });
+    recipe.query =
+        Query::Histogram { buckets: 100, labels: None, mapping: "emoji".to_owned(), fallback: 0 };
+    recipe.randomizer = Randomizer::None;
+    recipe.noise = Some(Noise::ServerGaussian { sigma_micro: 4_000_000 });
+    recipe.aggregation.vdaf = RecipeVdaf::Prio3Histogram { length: 100, chunk_length: 10 };
     recipe
 }
 
@@ -121,11 +135,12 @@ fn all_kinds() -> Vec<Recipe> {
         training(softmax(), None),
         training(mlp(), Some(100_000)),
         training(custom(1_000), None),
+        discovery(),
         evaluation(softmax(), None),
         evaluation(mlp(), Some(100_000)),
     ];
     let with_rounds = |header: Recipe| {
-        let trained = header.series.as_ref().unwrap().training.is_some();
+        let trained = header.series.as_ref().unwrap().has_files();
         let round = |index| if trained { of_model(index) } else { numbered(index) };
         let rounds = [0, 29].map(|index| header.with_round(round(index)).unwrap());
         [&[header], &rounds[..]].concat()
@@ -152,7 +167,7 @@ fn every_kind_comes_back_from_toml_and_json_and_fits_the_schema() {
         assert!(schema.is_valid(&value), "{value:#}");
         ids.insert(recipe.id());
     }
-    assert_eq!(ids.len(), 27);
+    assert_eq!(ids.len(), 30);
 }
 
 #[test]
@@ -350,7 +365,10 @@ fn rounds_have_their_rules() {
             |it| series(it).round = Some(numbered((1 << 53) - 1)),
             "series.round.index must be from 0 to 29, not 9007199254740991",
         ),
-        (|it| series(it).round = Some(of_model(0)), "series.round.model needs [series.training]"),
+        (
+            |it| series(it).round = Some(of_model(0)),
+            "series.round.model needs [series.training] or [series.discovery]",
+        ),
         (
             |it| series(it).training = training(custom(3), None).series.unwrap().training,
             "series.training needs query.kind vector_sum or vector_mean, with the mapping \"update\"",
@@ -583,6 +601,71 @@ fn an_evaluation_has_its_rules() {
 
 /// Rules between two fields that the schema states too.
 #[test]
+fn a_discovery_has_its_rules() {
+    fn words(recipe: &mut Recipe) -> &mut Discovery {
+        series(recipe).discovery.as_mut().unwrap()
+    }
+    assert_eq!(discovery().check(), Ok(()));
+    let cases: [(Change, &str); 11] = [
+        (
+            |it| words(it).list_len = 255,
+            "series.discovery.list_len must be from 256 to 4194304, not 255",
+        ),
+        (
+            |it| words(it).list_len = 4_194_305,
+            "series.discovery.list_len must be from 256 to 4194304, not 4194305",
+        ),
+        (|it| words(it).lists = "lists".to_owned(), "series.discovery.lists"),
+        (
+            |it| it.query = Query::Count { mapping: "true".to_owned(), fallback: false },
+            "series.discovery needs query.kind histogram",
+        ),
+        (
+            |it| {
+                let Query::Histogram { labels, buckets, .. } = &mut it.query else { return };
+                *labels = Some((0..*buckets).map(|label| label.to_string()).collect());
+            },
+            "query.labels is not for series.discovery: each round has candidates",
+        ),
+        (
+            |it| {
+                let Query::Histogram { buckets, .. } = &mut it.query else { return };
+                *buckets = 2;
+            },
+            "query.buckets (of a discovery) must be from 3 to 100000, not 2",
+        ),
+        (
+            |it| {
+                let Query::Histogram { fallback, .. } = &mut it.query else { return };
+                *fallback = 1;
+            },
+            "query.fallback (of a discovery) must be 0, not 1",
+        ),
+        (|it| it.noise = None, "series.discovery needs [noise], or randomizer.kind gaussian"),
+        (
+            |it| it.sampling.dummy_rate = Probability::new(1, 9).unwrap(),
+            "sampling.dummy_rate must be 0 with series.discovery",
+        ),
+        (
+            |it| series(it).round = Some(numbered(0)),
+            "series.round.model is missing: it names the list of candidates",
+        ),
+        (
+            |it| {
+                let mut both = training(custom(3), None);
+                series(&mut both).discovery = series(it).discovery.clone();
+                *it = both;
+            },
+            "series.discovery needs query.kind histogram",
+        ),
+    ];
+    for (change, message) in cases {
+        let found = refused(&discovery(), change);
+        assert!(found.starts_with(message), "{found}");
+    }
+}
+
+#[test]
 fn the_schema_refuses_what_does_not_go_together() {
     let schema = schema();
     let tree = |recipe: &Recipe| serde_json::to_value(recipe).unwrap();
@@ -592,7 +675,16 @@ fn the_schema_refuses_what_does_not_go_together() {
     type Edit<'a> = &'a dyn Fn(&mut Value);
     let evaluated = tree(&evaluation(softmax(), None));
     assert!(schema.is_valid(&evaluated));
-    let edits: [(&Value, Edit<'_>); 22] = [
+    let words = tree(&discovery());
+    assert!(schema.is_valid(&words));
+    let edits: [(&Value, Edit<'_>); 29] = [
+        (&words, &|it| it["query"]["kind"] = json!("quantiles")),
+        (&words, &|it| it["query"]["buckets"] = json!(2)),
+        (&words, &|it| it["query"]["fallback"] = json!(1)),
+        (&words, &|it| drop(it.as_object_mut().unwrap().remove("noise"))),
+        (&words, &|it| it["sampling"]["dummy_rate"] = json!([1, 9])),
+        (&words, &|it| it["series"]["round"] = json!({ "index": 0 })),
+        (&words, &|it| it["series"]["training"] = trained["series"]["training"].clone()),
         (&plain, &|it| drop(it.as_object_mut().unwrap().remove("series"))),
         (&plain, &|it| it["series"]["round"] = json!({ "index": 0, "model": model })),
         (&plain, &|it| it["series"]["participation"] = json!({ "kind": "donation", "most": 1 })),

@@ -10,8 +10,8 @@ use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::Role;
 use sotto_wire::recipe::{
-    Aggregator, EndorsedKey, Participation, Privacy, Probability, Query, Sampling, Series,
-    Targeting, Tokens, Training,
+    Aggregator, Discovery, EndorsedKey, Participation, Privacy, Probability, Query, Sampling,
+    Series, Targeting, Tokens, Training,
 };
 
 use super::series;
@@ -150,11 +150,13 @@ fn rounds(list: &mut Changes, old: Option<&Series>, new: Option<&Series>) {
         (None, Some(new)) => {
             let text = format!("asks in rounds instead of once: {}", text(new));
             list.push("series", text, Effect::Weaker);
+            discovery(list, None, new.discovery.as_ref());
             return training(list, None, new.training.as_ref());
         }
         (Some(old), None) => {
             let text = format!("asks once instead of in rounds: {}", text(old));
             list.push("series", text, Effect::Stronger);
+            discovery(list, old.discovery.as_ref(), None);
             return training(list, old.training.as_ref(), None);
         }
         (Some(old), Some(new)) => (old, new),
@@ -173,8 +175,19 @@ fn rounds(list: &mut Changes, old: Option<&Series>, new: Option<&Series>) {
         list.push("series.participation", text, effect);
     }
     training(list, old.training.as_ref(), new.training.as_ref());
-    let which = |it: &Series| it.round.as_ref().map_or("the header".to_owned(), series::round);
+    discovery(list, old.discovery.as_ref(), new.discovery.as_ref());
+    let which = |it: &Series| {
+        it.round.as_ref().map_or("the header".to_owned(), |round| series::round(it, round))
+    };
     list.text("series.round", "is", &which(old), &which(new));
+}
+
+fn discovery(list: &mut Changes, old: Option<&Discovery>, new: Option<&Discovery>) {
+    let text = |it: Option<&Discovery>| it.map_or("no words".to_owned(), series::words);
+    list.text("series.discovery", "looks for", &text(old), &text(new));
+    if let (Some(old), Some(new)) = (old, new) {
+        list.text("series.discovery.lists", "lists at", &old.lists, &new.lists);
+    }
 }
 
 fn training(list: &mut Changes, old: Option<&Training>, new: Option<&Training>) {

@@ -201,7 +201,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     if recipe.series.is_none() {
         found.ok(Check::Round, "it has one round");
     }
-    match recipe.series.as_ref().is_some_and(|series| series.training.is_some()) {
+    match recipe.series.as_ref().is_some_and(|series| series.has_files()) {
         true => found.unknown(Check::Model, "depends on the device"),
         false => found.ok(Check::Model, "it trains no model"),
     }

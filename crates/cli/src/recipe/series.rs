@@ -12,8 +12,8 @@ use sotto_protocol::recipe::{
 use sotto_protocol::trust::Trust;
 use sotto_wire::limits::{MAX_PARTICIPATIONS, MAX_ROUNDS};
 use sotto_wire::recipe::{
-    EVALUATION, Model, Participation, Privacy, Recipe, Round, Sampling, Series, Tokens, Training,
-    UPDATE,
+    Discovery, EVALUATION, Model, Participation, Privacy, Recipe, Round, Sampling, Series, Tokens,
+    Training, UPDATE,
 };
 
 use super::words::{grouped, one_in};
@@ -41,6 +41,9 @@ pub(super) struct Rounds {
     model_digest: Option<String>,
     #[serde(skip)]
     pairs: bool,
+    /// Whether the file of a round is a list of candidates.
+    #[serde(skip)]
+    lists: bool,
 }
 
 impl Rounds {
@@ -63,6 +66,7 @@ impl Rounds {
             header_id: header.map(|header| header.id().to_string()),
             round: round.map(|round| round.index),
             model_digest: round.and_then(|round| Some(round.model.as_ref()?.to_string())),
+            lists: series.discovery.is_some(),
             pairs: matches!(tokens, Tokens::RateLimited { .. }),
         })
     }
@@ -79,7 +83,7 @@ impl Rounds {
             }
         }
         if let Some(model) = &self.model_digest {
-            row("model", model)?;
+            row(if self.lists { "list" } else { "model" }, model)?;
         }
         row("one device", &self.one_device())?;
         if let Some(epsilon) = self.epsilon_of_one {
@@ -189,7 +193,11 @@ pub(super) fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> R
     row("rounds", &format!("up to {}; {}", grouped(series.rounds), participation(series)))?;
     match &series.round {
         None => row("this is", "the header, which no device answers")?,
-        Some(round) => row("this is", &self::round(round))?,
+        Some(round) => row("this is", &self::round(series, round))?,
+    }
+    if let Some(discovery) = &series.discovery {
+        row("looks for", &words(discovery))?;
+        row("lists", &discovery.lists)?;
     }
     let Some(training) = &series.training else { return Ok(()) };
     row(verb(training), &model(&training.model))?;
@@ -200,6 +208,12 @@ pub(super) fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> R
         Some(weight) => row("vote", &format!("on the clip, of weight {}", show_micro(weight))),
         None => Ok(()),
     }
+}
+
+/// `words that begin like a candidate of a public list (of 122,816 bytes)`.
+pub(super) fn words(discovery: &Discovery) -> String {
+    let len = grouped(discovery.list_len.into());
+    format!("words that begin like a candidate of a public list (of {len} bytes)")
 }
 
 /// What devices do with the model.
@@ -216,10 +230,11 @@ pub(super) fn participation(series: &Series) -> &'static str {
 }
 
 /// `round 3, model 0707...`.
-pub(super) fn round(round: &Round) -> String {
+pub(super) fn round(series: &Series, round: &Round) -> String {
+    let what = if series.discovery.is_some() { "list" } else { "model" };
     match &round.model {
         None => format!("round {}", round.index),
-        Some(model) => format!("round {}, model {model}", round.index),
+        Some(file) => format!("round {}, {what} {file}", round.index),
     }
 }
 
@@ -290,8 +305,16 @@ fn donation(recipe: &Recipe, rounds: &str, span: &str) -> String {
     )
 }
 
-/// What an update is, for the owner of a device.
+/// What an update is, or what a candidate is, for the owner of a device.
 pub(super) fn what_update(series: &Series) -> Option<String> {
+    if series.discovery.is_some() {
+        return Some(
+            "In each round there is a public list of beginnings of words. Your device picks one of \
+             your words and looks which beginning on the list it has. It answers with the number of \
+             that beginning, or with 0 if there is none."
+                .to_owned(),
+        );
+    }
     let training = series.training.as_ref()?;
     if training.is_evaluation() {
         return Some(format!(

@@ -16,12 +16,12 @@ use sotto_client::{Classifier, Host, Log, Participant, PassReport, Trainer};
 use sotto_learn::coins::Coins;
 use sotto_learn::evaluation::{Answer, Scale};
 use sotto_learn::local::LocalTraining;
+use sotto_learn::model::Labelled;
 use sotto_protocol::Moment;
 use sotto_protocol::device::MemoryState;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::Model;
 
-use super::story::Story;
 use crate::output::Output;
 use crate::random;
 use crate::stage::Stage;
@@ -34,11 +34,17 @@ const DEVICES_AT_ONCE: usize = 48;
 const MAX_PASSES: usize = 1_000;
 
 /// All devices.
-pub(super) struct Fleet<'a> {
+pub(crate) struct Fleet<'a> {
     stage: &'a Stage,
     /// `None` while it is busy.
     devices: Vec<Mutex<Option<Device>>>,
     round: Arc<AtomicU32>,
+}
+
+/// What decides the randomness of a device: the number of the coins, and what is drawn from.
+pub(crate) struct Seeds {
+    round: Arc<AtomicU32>,
+    randomness: Arc<Randomness>,
 }
 
 /// A device between two passes.
@@ -50,28 +56,27 @@ struct Device {
 
 /// What the devices did in a round.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Turnout {
+pub(crate) struct Turnout {
     /// Reports that the leader took.
-    pub(super) reports: usize,
+    pub(crate) reports: usize,
     /// Cover.
-    pub(super) cover: usize,
+    pub(crate) cover: usize,
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn new(stage: &'a Stage, story: &Story) -> Result<Self> {
+    /// So many devices; `equip` gives each what it knows.
+    pub(crate) fn new(
+        stage: &'a Stage,
+        count: usize,
+        equip: impl Fn(usize, &mut Host, Seeds),
+    ) -> Result<Self> {
         let round = Arc::new(AtomicU32::new(0));
         let device = |number: usize| {
             let mut host = Host::new(stage.device_transport());
             host.attestor = Some(Box::new(stage.manufacturer.device(number)?));
             let randomness = Arc::new(Randomness::default());
-            let examples = story.users.of(number).to_vec();
-            host.trainer = Some(Box::new(Seeded {
-                number: number as u64,
-                coins: story.coins,
-                round: Arc::clone(&round),
-                randomness: Arc::clone(&randomness),
-                classifier: Classifier::new(move || examples.clone()),
-            }));
+            let seeds = Seeds { round: Arc::clone(&round), randomness: Arc::clone(&randomness) };
+            equip(number, &mut host, seeds);
             let of_device = Arc::clone(&randomness);
             host.random = Arc::new(move || -> Box<dyn CryptoRng> {
                 match of_device.is_for_pass.swap(false, Ordering::SeqCst) {
@@ -82,12 +87,12 @@ impl<'a> Fleet<'a> {
             let store = MemoryState::default();
             anyhow::Ok(Mutex::new(Some(Device { host, store, randomness })))
         };
-        let devices = (0..story.users.len()).map(device).collect::<Result<_>>()?;
+        let devices = (0..count).map(device).collect::<Result<_>>()?;
         Ok(Self { stage, devices, round })
     }
 
     /// Lets every device fetch its tokens. Returns how many they got.
-    pub(super) fn fetch_tokens(&self, now: Moment, output: &Output) -> Result<usize> {
+    pub(crate) fn fetch_tokens(&self, now: Moment, output: &Output) -> Result<usize> {
         let granted = Mutex::new(0);
         self.each("devices fetch tokens", now, output, |pass| {
             for _ in 0..MAX_PASSES {
@@ -105,7 +110,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Lets every device consider a round, and send. Its coins are those of this number.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         coins: u32,
         round: EntryId,
@@ -182,7 +187,7 @@ fn check(done: &PassReport, round: EntryId) -> Result<()> {
         return Ok(());
     }
     if let Some((_, error)) = done.models_missing.first() {
-        bail!("a device cannot read the model: {error}");
+        bail!("a device cannot read the file of the round: {error}");
     }
     match done.silent.iter().find(|(id, _)| *id == round) {
         // All its tokens are spent: it sent cover.
@@ -194,7 +199,7 @@ fn check(done: &PassReport, round: EntryId) -> Result<()> {
 
 /// Where a device's randomness comes from.
 #[derive(Default)]
-struct Randomness {
+pub(crate) struct Randomness {
     /// The next generator is that of a pass. All others are the system's: those of requests must
     /// never repeat.
     is_for_pass: AtomicBool,
@@ -240,18 +245,25 @@ impl TryCryptoRng for Switched {}
 
 /// A trainer that says from where the next randomness comes: a device asks whether it can train a
 /// model right before it tosses its coin, and for its update right before it draws its noise.
-struct Seeded {
+pub(super) struct Seeded {
     number: u64,
     coins: Coins,
-    round: Arc<AtomicU32>,
-    randomness: Arc<Randomness>,
+    seeds: Seeds,
     classifier: Classifier,
+}
+
+impl Seeded {
+    /// With these examples.
+    pub(super) fn new(number: usize, coins: Coins, seeds: Seeds, examples: &[Labelled]) -> Self {
+        let (number, examples) = (number as u64, examples.to_vec());
+        Self { number, coins, seeds, classifier: Classifier::new(move || examples.clone()) }
+    }
 }
 
 impl Trainer for Seeded {
     fn knows(&self, model: &Model) -> bool {
-        let round = self.round.load(Ordering::SeqCst);
-        self.randomness.switch(self.coins.coin(round, self.number));
+        let round = self.seeds.round.load(Ordering::SeqCst);
+        self.seeds.randomness.switch(self.coins.coin(round, self.number));
         self.classifier.knows(model)
     }
 
@@ -262,10 +274,10 @@ impl Trainer for Seeded {
         weights: &[f64],
         _: &mut dyn CryptoRng,
     ) -> Option<Vec<f64>> {
-        let round = self.round.load(Ordering::SeqCst);
+        let round = self.seeds.round.load(Ordering::SeqCst);
         let mut rng = self.coins.training(round, self.number);
         let update = self.classifier.update(model, training, weights, &mut rng);
-        self.randomness.switch(self.coins.noise(round, self.number));
+        self.seeds.randomness.switch(self.coins.noise(round, self.number));
         update
     }
 

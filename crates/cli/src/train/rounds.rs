@@ -69,17 +69,17 @@ struct Sum {
 
 /// What the rounds of one series need.
 #[derive(Clone, Copy)]
-pub(super) struct Rounds<'a> {
-    pub(super) header: &'a Recipe,
-    pub(super) signer: &'a NoteKey,
-    pub(super) log: &'a LogSource,
-    pub(super) policy: Option<&'a TlogPolicy>,
+pub(crate) struct Rounds<'a> {
+    pub(crate) header: &'a Recipe,
+    pub(crate) signer: &'a NoteKey,
+    pub(crate) log: &'a LogSource,
+    pub(crate) policy: Option<&'a TlogPolicy>,
     /// The folder that devices read models from.
-    pub(super) models: &'a Path,
+    pub(crate) models: &'a Path,
     /// The folder with the state.
-    pub(super) folder: &'a Path,
+    pub(crate) folder: &'a Path,
     /// The collector of a task.
-    pub(super) collector: &'a dyn Fn(Task) -> Result<Collector>,
+    pub(crate) collector: &'a dyn Fn(Task) -> Result<Collector>,
 }
 
 impl Rounds<'_> {
@@ -157,16 +157,18 @@ impl Rounds<'_> {
         }
     }
 
-    /// Publishes a model and the round of this number, which names it.
-    pub(super) fn publish_model(
+    /// Publishes a model, or the list of candidates of a discovery, and the round of this number,
+    /// which names it.
+    pub(crate) fn publish_model(
         &self,
         index: u32,
         file: &[u8],
         deadline: Duration,
         output: &Output,
     ) -> Result<Recipe> {
-        let model = write_model(self.models, file)
-            .with_context(|| format!("cannot write the model into {}", self.models.display()))?;
+        let model = write_model(self.models, file).with_context(|| {
+            format!("cannot write the file of a round into {}", self.models.display())
+        })?;
         let index = u64::from(index);
         let round = self.header.with_round(Round { index, model: Some(model) })?;
         let entry = signer_file::sign(EntryKind::Recipe, round.to_json(), self.signer)?;
@@ -198,7 +200,7 @@ impl Rounds<'_> {
     }
 
     /// Waits for the sum of a round, and lets the leader forget it once it is stored.
-    pub(super) fn sum<T>(
+    pub(crate) fn sum<T>(
         &self,
         round: &Recipe,
         deadline: Duration,
@@ -245,7 +247,7 @@ impl Rounds<'_> {
     }
 
     /// Keeps other processes away from the folder, as long as the file is open.
-    pub(super) fn lock(folder: &Path) -> Result<File> {
+    pub(crate) fn lock(folder: &Path) -> Result<File> {
         let path = folder.join("lock");
         let lock = fs::create_dir_all(folder).and_then(|()| File::create(&path));
         let lock = lock.with_context(|| format!("cannot write {}", path.display()))?;
@@ -257,7 +259,7 @@ impl Rounds<'_> {
     }
 
     /// Replaces the file: a crash leaves the old one or the new one.
-    pub(super) fn store(&self, name: &str, state: &impl Serialize) -> Result<()> {
+    pub(crate) fn store(&self, name: &str, state: &impl Serialize) -> Result<()> {
         let (path, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
         let write = || -> Result<()> {
             fs::create_dir_all(self.folder)?;

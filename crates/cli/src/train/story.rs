@@ -257,6 +257,7 @@ impl Story {
                 rounds,
                 participation: Participation::EachRound {},
                 training: Some(training),
+                discovery: None,
                 round: None,
             }),
             who: Who { population: self.users.len() as u64, targeting: None },

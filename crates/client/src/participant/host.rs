@@ -29,7 +29,7 @@ pub struct Host {
     /// Shows the attester which device this is. Without it no tokens are requested.
     pub attestor: Option<Box<dyn Attestor + Send>>,
     /// What it brings to train models. Without it no model is fetched, and no round of a training is
-    /// answered.
+    /// answered. A discovery of words needs only attributes.
     pub trainer: Option<Box<dyn Trainer + Send>>,
     /// Whether now is a good time: idle, charging. It must not depend on the data.
     pub conditions: Box<dyn FnMut() -> Result<bool, HostError> + Send>,

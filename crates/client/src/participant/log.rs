@@ -98,8 +98,8 @@ impl Log {
         Ok(())
     }
 
-    /// Fetches the models of all open rounds that the application can train, over the route by which
-    /// the log is read. So what is fetched depends on the log and on the application, and neither on
+    /// Fetches the models of all open rounds that the application can train, and the lists of all
+    /// open discoveries, over the route by which the log is read. So what is fetched depends on the log and on the application, and neither on
     /// the data nor on a coin. Returns the rounds whose models are missing, and why.
     pub(super) fn fetch_models(
         &mut self,
@@ -109,12 +109,15 @@ impl Log {
         now: &dyn Fn() -> Moment,
         rng: &mut dyn CryptoRng,
     ) -> Vec<(EntryId, ModelFileError)> {
-        let Some(trainer) = &host.trainer else { return Vec::new() };
         let rounds = self.watch.recipes().iter().filter_map(|(id, admitted)| {
             let recipe = admitted.as_ref().ok()?.assessment.recipe();
-            let training = recipe.series.as_ref()?.training.as_ref()?;
-            let is_round = recipe.round().is_some();
-            (is_round && trainer.knows(&training.model)).then_some((*id, recipe))
+            recipe.round()?;
+            let series = recipe.series.as_ref()?;
+            let can = match &series.training {
+                None => series.discovery.is_some(),
+                Some(training) => host.trainer.as_ref().is_some_and(|it| it.knows(&training.model)),
+            };
+            can.then_some((*id, recipe))
         });
         let relay = match &self.relay {
             Some(relay) => Ok(Some(Arc::clone(relay))),

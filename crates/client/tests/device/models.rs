@@ -17,12 +17,14 @@ use sotto_client::{
 use sotto_dp::mechanism::{Encoding, vector};
 use sotto_learn::coins::Coins;
 use sotto_learn::data::{Preparation, digits};
+use sotto_learn::discovery::{Bits, Candidates};
 use sotto_learn::evaluation::{Answer, Scale};
 use sotto_learn::model::{Labelled, Mlp, Softmax, from_bytes, to_bytes};
 use sotto_learn::optimizer::Optimizer;
 use sotto_learn::plan::Plan as TrainingPlan;
 use sotto_protocol::Moment;
 use sotto_protocol::device::Learner;
+use sotto_protocol::expression::{Attributes, Value};
 use sotto_testing::keys::gateway_key;
 use sotto_testing::log::{Batch, at};
 use sotto_testing::recipe::{DAY, NOW, recipe, recipe_entry, reclaim, set_query};
@@ -30,8 +32,8 @@ use sotto_testing::world::{Plan, World};
 use sotto_wire::EntryId;
 use sotto_wire::limits::MAX_DIMENSION;
 use sotto_wire::recipe::{
-    AttributeType, EVALUATION, Model, Noise, Participation, Privacy, Query, Randomizer, Recipe,
-    Round, Series, Training, UPDATE, VectorQuery,
+    AttributeType, Discovery, EVALUATION, Model, Noise, Participation, Privacy, Query, Randomizer,
+    Recipe, Round, Series, Training, UPDATE, VectorQuery,
 };
 
 use crate::device::behind_relay::{BehindRelay, Inner, answer, host, random, through};
@@ -199,7 +201,7 @@ fn a_model_is_bounded_in_size_and_time() {
     let never = pieces(|_| Ok(answer(500, &[], b"")));
     let digest = EntryId::of(b"");
     for bad in [0, MAX_DIMENSION + 1, 1 << 62, (1 << 62) + 1, u64::MAX / 4, u64::MAX] {
-        assert_eq!(fetch(&never, &digest, bad), Err(ModelFileError::Size(bad)));
+        assert_eq!(fetch(&never, &digest, bad), Err(ModelFileError::Size(bad.saturating_mul(4))));
     }
     assert_eq!(never.asked.lock().unwrap().len(), 0, "nothing was requested");
     // The largest.
@@ -281,6 +283,7 @@ fn header(model: Model, vote_weight_micro: Option<u64>) -> Recipe {
         rounds: 30,
         participation: Participation::EachRound {},
         training: Some(training),
+        discovery: None,
         round: None,
     });
     if let Privacy::Claim { rounds, .. } = &mut recipe.privacy {
@@ -334,7 +337,7 @@ fn equal<M: sotto_learn::model::Model<Example = Labelled>>(
     for index in 0..3 {
         let mut models = Models::default();
         let digest = models.add(plan.model_file(&progress));
-        let learner = DeviceLearner::new(&models, trainer);
+        let learner = DeviceLearner::new(&models, Some(trainer));
         let round = round(header, index, digest);
         assert!(learner.is_ready(&round));
         let coins = || Coins::from_number(7).training(index as u32, 3);
@@ -424,7 +427,7 @@ fn a_device_evaluates_the_model_of_the_training_and_no_answer_is_clipped() {
         let mut models = Models::default();
         // The same file as in the training.
         let digest = models.add(plan.model_file(&progress));
-        let learner = DeviceLearner::new(&models, trainer);
+        let learner = DeviceLearner::new(&models, Some(trainer));
         let round = round(&header, 0, digest);
         assert!(learner.is_ready(&round));
         let update = learner.update(&round, &mut Coins::from_number(1).initial()).unwrap();
@@ -444,7 +447,7 @@ fn a_device_evaluates_the_model_of_the_training_and_no_answer_is_clipped() {
         assert_eq!(vector::clip(&both, 2, 15, bound), [scale.max as i64; 2]);
         // Nothing to say.
         let empty = Classifier::new(Vec::new);
-        let learner = DeviceLearner::new(&models, &empty);
+        let learner = DeviceLearner::new(&models, Some(&empty));
         assert_eq!(learner.update(&round, &mut Coins::from_number(1).initial()), None);
         // Weights of another model.
         assert_eq!(trainer.evaluate(&kind, &scale, &[0.1; 3]), None);
@@ -478,7 +481,7 @@ fn a_device_is_ready_for_exactly_the_model_that_the_round_names() {
     let ready = |numbers: &[f64], header: &Recipe| {
         let mut models = Models::default();
         let digest = models.add(to_bytes(numbers));
-        let learner = DeviceLearner::new(&models, &classifier);
+        let learner = DeviceLearner::new(&models, Some(&classifier));
         let round = round(header, 0, digest);
         let update = learner.update(&round, &mut Coins::from_number(1).training(0, 0));
         assert_eq!(update.is_some(), learner.is_ready(&round));
@@ -500,7 +503,7 @@ fn a_device_is_ready_for_exactly_the_model_that_the_round_names() {
     assert!(!ready(&good, &self::header(single, Some(100_000))));
     // A model that is not there, a header, a recipe without a training.
     let models = Models::default();
-    let learner = DeviceLearner::new(&models, &classifier);
+    let learner = DeviceLearner::new(&models, Some(&classifier));
     for recipe in [round(&header, 0, EntryId::of(b"")), header, recipe("no-training")] {
         assert!(!learner.is_ready(&recipe));
         assert_eq!(learner.update(&recipe, &mut Coins::from_number(1).initial()), None);
@@ -565,7 +568,7 @@ fn an_update_of_another_length_is_none() {
     let header = header(SOFTMAX, Some(100_000));
     let mut models = Models::default();
     let digest = models.add(to_bytes(&[0.5; 651]));
-    let learner = DeviceLearner::new(&models, &Short);
+    let learner = DeviceLearner::new(&models, Some(&Short));
     let round = round(&header, 0, digest);
     assert!(learner.is_ready(&round));
     assert_eq!(learner.update(&round, &mut Coins::from_number(1).initial()), None);
@@ -736,6 +739,118 @@ fn a_file_with_the_right_digest_that_is_no_model_is_refused() {
     let mut device = Participant::new(host, Arc::new(world.trust.clone()), &mut store, log);
     let missing = device.pass().unwrap().models_missing;
     assert!(matches!(missing[..], [(_, ModelFileError::Numbers(_))]), "{missing:?}");
+}
+
+/// The header of a discovery, and a list of two candidates.
+fn words() -> (Recipe, Vec<u8>) {
+    let mut recipe = recipe("new-words");
+    recipe.attributes.insert("said".parse().unwrap(), AttributeType::Strings);
+    recipe.series = Some(Series {
+        rounds: 30,
+        participation: Participation::EachRound {},
+        training: None,
+        discovery: Some(Discovery { lists: MODELS.to_owned(), list_len: 100_000 }),
+        round: None,
+    });
+    if let Privacy::Claim { rounds, .. } = &mut recipe.privacy {
+        *rounds = 30;
+    }
+    recipe.randomizer = Randomizer::None;
+    recipe.noise = Some(Noise::ServerGaussian { sigma_micro: 400_000_000 });
+    let mapping = "said".to_owned();
+    set_query(&mut recipe, Query::Histogram { buckets: 4, labels: None, mapping, fallback: 0 });
+    recipe.check().unwrap();
+    let prefixes = ["000", "10"].map(|bits| Bits::try_from(bits.to_owned()).unwrap());
+    let list = Candidates::new(prefixes.to_vec(), ["old".to_owned()], 4).unwrap();
+    (recipe, list.to_bytes(100_000).unwrap())
+}
+
+#[test]
+fn words_are_counted_under_the_candidates_of_the_round() {
+    let (header, list) = words();
+    let mut models = Models::default();
+    let digest = models.add(list.clone());
+    let learner = DeviceLearner::new(&models, None);
+    let rng = &mut Coins::from_number(1).initial();
+    let first = round(&header, 0, digest);
+    assert!(learner.is_ready(&first));
+    assert_eq!(learner.update(&first, rng), None);
+    let mut bucket = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        learner.bucket(&first, &words, rng)
+    };
+    // `o` begins with 1000, `e` with 001. A denied word is never picked.
+    assert_eq!(bucket(&["Obviously"]), Some(2));
+    assert_eq!((bucket(&["else"]), bucket(&["old"]), bucket(&[])), (Some(0), Some(0), Some(0)));
+    assert_eq!(bucket(&["old", "our"]), Some(2));
+    // Neither a round whose list is not held, nor one with fewer buckets than the list is for.
+    assert!(!learner.is_ready(&round(&header, 1, EntryId::of(b"another list"))));
+    let mut few = header;
+    let mapping = "said".to_owned();
+    few.query = Query::Histogram { buckets: 3, labels: None, mapping, fallback: 0 };
+    assert!(learner.is_ready(&round(&few, 0, digest)));
+    let mut wrong = list;
+    wrong[30] ^= 1;
+    let wrong = models.add(wrong);
+    let learner = DeviceLearner::new(&models, None);
+    assert!(!learner.is_ready(&round(&few, 0, wrong)));
+    assert_eq!(learner.bucket(&round(&few, 0, wrong), &[], rng), None);
+}
+
+/// Without a trainer, whatever the words are, and whether there are any.
+#[test]
+fn every_device_fetches_the_list_of_a_discovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut header, list) = words();
+    let digest = write_model(folder.path(), &list).unwrap();
+    let mut plan = Plan::new();
+    plan.trust.budget.epsilon = 20.0;
+    reclaim(&mut header);
+    plan.recipe = header.clone();
+    let entries = vec![recipe_entry(&round(&header, 0, digest))];
+    plan.later.push(Batch { entries, times: at(NOW - 2 * DAY) });
+    let world = plan.build();
+    let pass = |said: &[&str]| {
+        let relay = both(&world, folder.path());
+        let mut host = host(&world, Arc::<BehindRelay>::clone(&relay));
+        let said = said.iter().map(|word| Value::String((*word).to_owned())).collect::<Vec<_>>();
+        host.attributes = Box::new(move || {
+            let mut attributes = Attributes::new();
+            attributes.insert("said".parse()?, Value::List(said.clone()));
+            Ok(attributes)
+        });
+        let log = Log::at("https://log.example", &host, &world.trust).unwrap();
+        let mut store = world.device();
+        let mut device = Participant::new(host, Arc::new(world.trust.clone()), &mut store, log);
+        assert_eq!(device.pass().unwrap().models_missing, []);
+        let urls = relay.inner().into_iter().map(|inner| inner.url);
+        urls.filter(|url| url.starts_with(MODELS)).collect::<Vec<_>>()
+    };
+    let pieces = [0, 1].map(|piece| format!("{MODELS}/{digest}/{piece}"));
+    assert_eq!(pass(&["our", "old"]), pieces);
+    assert_eq!(pass(&[]), pieces);
+}
+
+#[test]
+fn a_file_with_the_right_digest_that_is_no_list_means_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut header, mut list) = words();
+    list[99_999] = 1;
+    let digest = write_model(folder.path(), &list).unwrap();
+    let mut plan = Plan::new();
+    plan.trust.budget.epsilon = 20.0;
+    reclaim(&mut header);
+    plan.recipe = header.clone();
+    let entries = vec![recipe_entry(&round(&header, 0, digest))];
+    plan.later.push(Batch { entries, times: at(NOW - 2 * DAY) });
+    let world = plan.build();
+    let host = host(&world, both(&world, folder.path()));
+    let log = Log::at("https://log.example", &host, &world.trust).unwrap();
+    let mut store = world.device();
+    let mut device = Participant::new(host, Arc::new(world.trust.clone()), &mut store, log);
+    let done = device.pass().unwrap();
+    assert!(matches!(done.models_missing[..], [(_, ModelFileError::Numbers(_))]), "{done:?}");
+    assert_eq!(done.considered, []);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct Host<'a> {
     pub conditions_met: bool,
     /// The attributes that expressions may read.
     pub attributes: &'a Attributes,
-    /// Computes updates of models; without it the device takes part in no training.
+    /// Holds the files of rounds; without it the device takes part in no training and no discovery.
     pub learner: Option<&'a dyn Learner>,
 }
 
@@ -124,7 +124,7 @@ pub fn consider(
     if !host.conditions_met {
         return Err(Silence::new(Check::Conditions, "the host's conditions are not met"));
     }
-    check_model(recipe, host)?;
+    check_file(recipe, host)?;
     let is_paid = series.as_ref().is_some_and(|(_, series)| series.is_paid);
     let paid = match assessment.is_for(host.attributes) {
         false => Err(Silence::new(Check::Targeting, "this device is not in the audience")),
@@ -148,7 +148,7 @@ pub fn consider(
         name: recipe.name.clone(),
         purpose: recipe.purpose.clone(),
         epsilon_micro: assessment.cost().map(|cost| cost.epsilon_micro),
-        fallback: match is_training(recipe) {
+        fallback: match has_files(recipe) {
             true => None,
             false => assessment.fallback_reason(host.attributes),
         },
@@ -224,16 +224,17 @@ fn heads(recipe: &Recipe, series: Option<&mut InSeries>) -> Option<bool> {
     }
 }
 
-/// Every device looks for the model, whatever its coin will say.
-fn check_model(recipe: &Recipe, host: &Host<'_>) -> Result<(), Silence> {
-    if !is_training(recipe) || host.learner.is_some_and(|learner| learner.is_ready(recipe)) {
+/// Every device looks for the file of the round, whatever its coin will say.
+fn check_file(recipe: &Recipe, host: &Host<'_>) -> Result<(), Silence> {
+    if !has_files(recipe) || host.learner.is_some_and(|learner| learner.is_ready(recipe)) {
         return Ok(());
     }
-    Err(Silence::new(Check::Model, "the model of the round is not at hand"))
+    let what = if recipe.discovery().is_some() { "list of candidates" } else { "model" };
+    Err(Silence::new(Check::Model, format!("the {what} of the round is not at hand")))
 }
 
-fn is_training(recipe: &Recipe) -> bool {
-    recipe.series.as_ref().is_some_and(|series| series.training.is_some())
+fn has_files(recipe: &Recipe) -> bool {
+    recipe.series.as_ref().is_some_and(|series| series.has_files())
 }
 
 /// Tosses the coin, once. Heads: a report. Tails: another coin says whether there is a dummy, and
@@ -257,7 +258,12 @@ pub fn toss(
     let sends = heads || coin(&sampling.dummy_rate, rng);
     let measurement = match (may_answer && sends, heads) {
         (false, _) => None,
-        (true, true) if is_training(recipe) => {
+        (true, true) if recipe.discovery().is_some() => {
+            let words = assessment.words(host.attributes);
+            let bucket = host.learner.and_then(|learner| learner.bucket(recipe, &words, rng));
+            Some(assessment.randomized_bucket(bucket, rng))
+        }
+        (true, true) if has_files(recipe) => {
             let update = host.learner.and_then(|learner| learner.update(recipe, rng));
             Some(assessment.randomized_update(update, rng))
         }

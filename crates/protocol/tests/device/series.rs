@@ -9,15 +9,18 @@ use sotto_protocol::client::is_cover;
 use sotto_protocol::device::{
     Change, DeviceState, DeviceStore, Host, Learner, MemoryState, Pass, StateError, pass,
 };
+use sotto_protocol::expression::{Attributes, Value};
+use sotto_protocol::recipe::Assessment;
 use sotto_protocol::recipe::windows::RateRule;
 use sotto_testing::keys::rng;
 use sotto_testing::log::Files;
 use sotto_testing::recipe::{HOUR, NOW, set_query};
 use sotto_testing::world::{Plan, World};
+use sotto_vdaf::Measurement;
 use sotto_wire::EntryId;
 use sotto_wire::recipe::{
-    AttributeType, Model, Participation, Probability, Query, Randomizer, Recipe, Round, Training,
-    UPDATE, VectorQuery,
+    AttributeType, Discovery, Model, Noise, Participation, Probability, Query, Randomizer, Recipe,
+    Round, Training, UPDATE, VectorQuery,
 };
 
 /// When rounds are published: far later than the header has to be.
@@ -151,6 +154,10 @@ impl Learner for Fixed {
     fn update(&self, _round: &Recipe, _rng: &mut dyn CryptoRng) -> Option<Vec<f64>> {
         Some(vec![0.1; 10])
     }
+
+    fn bucket(&self, _round: &Recipe, _: &[String], _rng: &mut dyn CryptoRng) -> Option<u32> {
+        Some(1)
+    }
 }
 
 fn of_learner(world: &World, store: &mut MemoryState, learner: &dyn Learner) -> Pass {
@@ -172,6 +179,50 @@ fn a_model_that_is_not_at_hand_means_silence_without_a_charge() {
     );
     assert_eq!((store.state().ledger(), store.state().pending().count()), (None, 0));
     assert_eq!(of_learner(&world, &mut store, &Fixed(true)).considered, [round]);
+}
+
+/// Words are looked for instead: the list must be at hand, and the mapping must give words.
+#[test]
+fn a_discovery_asks_the_host_for_a_bucket() {
+    let mut plan = Plan::new();
+    plan.recipe.randomizer = Randomizer::None;
+    plan.recipe.noise = Some(Noise::ServerGaussian { sigma_micro: 200_000_000 });
+    plan.recipe.sampling.rate = Probability::ONE;
+    plan.trust.floors.max_rate = Probability::ONE;
+    let query = |mapping: &str| Query::Histogram {
+        buckets: 5,
+        labels: None,
+        mapping: mapping.to_owned(),
+        fallback: 0,
+    };
+    set_query(&mut plan.recipe, query("tier"));
+    plan.in_series(3, EACH);
+    plan.recipe.series.as_mut().unwrap().discovery =
+        Some(Discovery { lists: "https://lists.example".to_owned(), list_len: 256 });
+    let mut number = plan.recipe.clone();
+    set_query(&mut number, query("1"));
+    let refused = Assessment::new(number).unwrap_err();
+    assert!(refused.reason.contains("the mapping gives int, not string or list"), "{refused}");
+    let assessed = Assessment::new(plan.recipe.clone()).unwrap();
+    let mut attributes = Attributes::new();
+    attributes.insert("tier".parse().unwrap(), Value::String("a word".to_owned()));
+    assert_eq!(assessed.words(&attributes), ["a word"]);
+    assert_eq!(assessed.words(&Attributes::new()), Vec::<String>::new());
+    // A bucket that there is, one that there is not, and none.
+    for (bucket, sent) in [(Some(4), 4), (Some(5), 0), (None, 0)] {
+        let measurement = assessed.randomized_bucket(bucket, &mut rng(1));
+        assert_eq!(measurement, Measurement::Histogram(sent));
+    }
+    let round = plan.round(model(0, b"a list"), LATELY);
+    let world = plan.build();
+    let mut store = world.device();
+    let pass = of_learner(&world, &mut store, &Fixed(false));
+    assert_eq!(pass.considered, []);
+    assert_eq!(why(&of_learner(&world, &mut store, &Fixed(false)), round), Some(Check::Model));
+    assert_eq!(store.state().pending().count(), 0);
+    assert_eq!(of_learner(&world, &mut store, &Fixed(true)).considered, [round]);
+    let (_, pending) = store.state().pending().next().unwrap();
+    assert!(!is_cover(&pending.report));
 }
 
 /// The world after a round, and the log as it is read there.

@@ -17,6 +17,7 @@ fn round(participation: Participation, mode: BatchMode, index: u64) -> Recipe {
         rounds: 5,
         participation,
         training: None,
+        discovery: None,
         round: Some(Round { index, model: None }),
     });
     recipe

@@ -2,11 +2,11 @@
 
 use rand_core::Rng;
 use sotto_wire::limits::{
-    MAX_ATTRIBUTES, MAX_DIMENSION, MAX_INTEGER, MAX_PARTICIPATIONS, MAX_RECIPE_NAME_LEN,
-    MAX_ROUNDS, MAX_TRAINING_STEPS, MIN_DIMENSION,
+    MAX_ATTRIBUTES, MAX_DIMENSION, MAX_INTEGER, MAX_LIST_LEN, MAX_PARTICIPATIONS,
+    MAX_RECIPE_NAME_LEN, MAX_ROUNDS, MAX_TRAINING_STEPS, MIN_DIMENSION, MIN_LIST_LEN,
 };
 use sotto_wire::recipe::{
-    AttributeType, Model, Participation, Query, Round, Sampling, Series, Training,
+    AttributeType, Discovery, Model, Participation, Query, Round, Sampling, Series, Training,
 };
 
 use super::{Attributes, below, chance, entry_id, name, number, url};
@@ -48,6 +48,17 @@ pub(super) fn training(
     Some(training)
 }
 
+/// Words that the query looks for. `None` if it is no histogram without labels, and at random.
+pub(super) fn discovery(query: &mut Query, rng: &mut dyn Rng) -> Option<Discovery> {
+    let Query::Histogram { buckets, labels: None, fallback, .. } = query else { return None };
+    if !chance(3, rng) {
+        return None;
+    }
+    (*buckets, *fallback) = ((*buckets).max(3), 0);
+    let list_len = number(MIN_LIST_LEN, MAX_LIST_LEN, rng) as u32;
+    Some(Discovery { lists: url(rng), list_len })
+}
+
 /// A model that leaves room for a vote.
 fn model(rng: &mut dyn Rng) -> Model {
     // Square roots, so that products are within bounds.
@@ -63,14 +74,17 @@ fn model(rng: &mut dyn Rng) -> Model {
     }
 }
 
-/// A header or a round. `None` at random without a training, and with importance sampling, which
+/// A header or a round. `None` at random without a training and a discovery, and with importance sampling, which
 /// is for one round.
 pub(super) fn series(
     training: Option<Training>,
+    discovery: Option<Discovery>,
     sampling: &Sampling,
     rng: &mut dyn Rng,
 ) -> Option<Series> {
-    if sampling.default_rate.is_some() || (training.is_none() && !chance(4, rng)) {
+    if sampling.default_rate.is_some()
+        || (training.is_none() && discovery.is_none() && !chance(4, rng))
+    {
         return None;
     }
     let (participation, most) = match sampling.dummy_rate.is_zero() && chance(3, rng) {
@@ -80,7 +94,7 @@ pub(super) fn series(
     let rounds = number(1, most, rng);
     let round = chance(2, rng).then(|| Round {
         index: number(0, rounds - 1, rng),
-        model: training.is_some().then(|| entry_id(rng)),
+        model: (training.is_some() || discovery.is_some()).then(|| entry_id(rng)),
     });
-    Some(Series { rounds, participation, training, round })
+    Some(Series { rounds, participation, training, discovery, round })
 }

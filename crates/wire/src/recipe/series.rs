@@ -8,8 +8,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::{self, at_least_one, range, refuse, url};
-use super::{AttributeType, Privacy, Recipe};
-use crate::limits::{MAX_DIMENSION, MAX_PARTICIPATIONS, MAX_ROUNDS, MAX_TRAINING_STEPS};
+use super::{AttributeType, Privacy, Query, Randomizer, Recipe};
+use crate::limits::{
+    MAX_BUCKETS, MAX_DIMENSION, MAX_LIST_LEN, MAX_PARTICIPATIONS, MAX_ROUNDS, MAX_TRAINING_STEPS,
+    MIN_LIST_LEN,
+};
 use crate::{EntryId, FormatError};
 
 /// The attribute that holds a device's update of the model. The device's host computes it.
@@ -36,6 +39,9 @@ pub struct Series {
     /// The model that is trained, if one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Training>,
+    /// The words that are looked for, if any are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<Discovery>,
     /// The round; `None` in the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<Round>,
@@ -62,6 +68,11 @@ impl Series {
             Participation::Donation {} => 1,
         }
     }
+
+    /// Whether each round has a public file that devices read: a model or a list of candidates.
+    pub fn has_files(&self) -> bool {
+        self.training.is_some() || self.discovery.is_some()
+    }
 }
 
 /// One round of a series.
@@ -70,7 +81,7 @@ impl Series {
 pub struct Round {
     /// Its number, from 0. Numbers increase in the log; some may be left out.
     pub index: u64,
-    /// The SHA-256 of the model, if one is trained.
+    /// The SHA-256 of the model, if one is trained, or of the list of candidates of a discovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<EntryId>,
 }
@@ -103,6 +114,46 @@ pub struct Training {
     /// millionths, counts as this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_loss_micro: Option<u64>,
+}
+
+/// How words that nobody lists beforehand are looked for. The query is a histogram, and its mapping
+/// yields a text or a list of texts. In each round there is a list of candidates: beginnings of words.
+/// A device picks one of its words and counts itself in the bucket of the candidate that the word
+/// begins with, and in bucket 0, the fallback, if there is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Discovery {
+    /// Where the lists are: the URL of a folder of static files. The files of a list are in a folder
+    /// named by its SHA-256.
+    pub lists: String,
+    /// How long each list is, in bytes. Shorter ones have zeros at the end.
+    pub list_len: u32,
+}
+
+impl Discovery {
+    fn check(&self, recipe: &Recipe) -> Result<(), FormatError> {
+        url("series.discovery.lists", &self.lists)?;
+        range("series.discovery.list_len", self.list_len.into(), MIN_LIST_LEN, MAX_LIST_LEN)?;
+        let Query::Histogram { buckets, labels, fallback, .. } = &recipe.query else {
+            return refuse("series.discovery needs query.kind histogram");
+        };
+        if labels.is_some() {
+            return refuse("query.labels is not for series.discovery: each round has candidates");
+        }
+        // Two candidates, and the bucket of those that begin with neither.
+        range("query.buckets (of a discovery)", (*buckets).into(), 3, MAX_BUCKETS)?;
+        range("query.fallback (of a discovery)", (*fallback).into(), 0, 0)?;
+        // The threshold follows from the noise, which must be the same in every bucket.
+        let noise =
+            recipe.noise.is_some() || matches!(recipe.randomizer, Randomizer::Gaussian { .. });
+        if !noise {
+            return refuse("series.discovery needs [noise], or randomizer.kind gaussian");
+        }
+        if !recipe.sampling.dummy_rate.is_zero() {
+            return refuse("sampling.dummy_rate must be 0 with series.discovery");
+        }
+        Ok(())
+    }
 }
 
 fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
@@ -267,6 +318,11 @@ impl Recipe {
         self.series.as_ref()?.round.as_ref()
     }
 
+    /// How words are looked for, if they are.
+    pub fn discovery(&self) -> Option<&Discovery> {
+        self.series.as_ref()?.discovery.as_ref()
+    }
+
     /// Whether this recipe is a header: nobody answers it.
     pub fn is_header(&self) -> bool {
         self.series.as_ref().is_some_and(|series| series.round.is_none())
@@ -322,11 +378,20 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), FormatError> {
         return refuse("sampling.dummy_rate must be 0 with series.participation donation");
     }
     series.training.as_ref().map_or(Ok(()), |training| training.check(recipe))?;
+    series.discovery.as_ref().map_or(Ok(()), |discovery| discovery.check(recipe))?;
+    if series.training.is_some() && series.discovery.is_some() {
+        return refuse("a series has [series.training] or [series.discovery], and not both");
+    }
     let Some(round) = &series.round else { return Ok(()) };
     range("series.round.index", round.index, 0, series.rounds - 1)?;
-    match (&series.training, &round.model) {
-        (Some(_), None) => refuse("series.round.model is missing: a model is trained"),
-        (None, Some(_)) => refuse("series.round.model needs [series.training]"),
+    match (series.has_files(), &round.model) {
+        (true, None) if series.training.is_some() => {
+            refuse("series.round.model is missing: a model is trained")
+        }
+        (true, None) => refuse("series.round.model is missing: it names the list of candidates"),
+        (false, Some(_)) => {
+            refuse("series.round.model needs [series.training] or [series.discovery]")
+        }
         _ => Ok(()),
     }
 }

@@ -80,6 +80,7 @@ impl NewArgs {
                 false => Participation::EachRound {},
             },
             training: self.training.training(),
+            discovery: None,
             round: None,
         });
         let usual_mode = match self.training.training() {

@@ -254,6 +254,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("series.training.model.classes", "10"),
     ("series.training.model.name", "\"my-model\""),
     ("series.training.model.weights", "1000"),
+    ("series.discovery.lists", "\"https://lists.example/\""),
+    ("series.discovery.list_len", "200000"),
     ("series.round.index", "0"),
     ("who.population", "1000000"),
     ("who.targeting.predicate", "\"country == 'CH'\""),

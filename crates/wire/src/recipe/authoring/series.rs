@@ -3,7 +3,7 @@
 use super::AuthoringError;
 use super::fields::{Field, Fields};
 use super::write::Writer;
-use crate::recipe::{Model, Participation, Round, Series, Training};
+use crate::recipe::{Discovery, Model, Participation, Round, Series, Training};
 
 /// The series in the table `[series]`.
 pub(super) fn read(field: Field) -> Result<Series, AuthoringError> {
@@ -18,9 +18,18 @@ pub(super) fn read(field: Field) -> Result<Series, AuthoringError> {
         false => Participation::Donation {},
     };
     let training = fields.optional("training").map(training).transpose()?;
+    let discovery = fields.optional("discovery").map(discovery).transpose()?;
     let round = fields.optional("round").map(round).transpose()?;
     fields.finish()?;
-    Ok(Series { rounds, participation, training, round })
+    Ok(Series { rounds, participation, training, discovery, round })
+}
+
+fn discovery(field: Field) -> Result<Discovery, AuthoringError> {
+    let mut fields = field.table()?;
+    let lists = fields.required("lists")?.text()?;
+    let list_len = fields.required("list_len")?.integer()?;
+    fields.finish()?;
+    Ok(Discovery { lists, list_len })
 }
 
 fn training(field: Field) -> Result<Training, AuthoringError> {
@@ -110,6 +119,11 @@ pub(super) fn write(out: &mut Writer, series: &Series) {
         }
         out.table("series.training.model");
         write_model(out, &training.model);
+    }
+    if let Some(discovery) = &series.discovery {
+        out.group("series.discovery", "Words are looked for, in lists of candidates.");
+        out.text("lists", &discovery.lists);
+        out.raw("list_len", discovery.list_len);
     }
     if let Some(round) = &series.round {
         out.group("series.round", "Which round this is.");
