@@ -35,6 +35,7 @@ mod serve;
 mod signals;
 mod signer_file;
 mod stage;
+mod svg_chart;
 mod task;
 mod task_file;
 mod time_text;

@@ -32,6 +32,7 @@ pub use compare::{Comparison, Incomparable, RowDifference};
 pub use coordinates::Coordinates;
 pub use json::{FORMAT, ReadError};
 pub use row::{Noise, Row};
+pub use svg::{axis, text};
 pub use table::{Cells, Column};
 
 /// The level of all intervals.

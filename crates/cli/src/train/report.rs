@@ -1,6 +1,5 @@
 //! What `sotto train` prints: a line for each round, and the curve.
 
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
@@ -12,6 +11,7 @@ use sotto_wire::recipe::Privacy;
 
 use super::evaluation::{Estimates, Evaluations};
 use crate::output::Output;
+use crate::svg_chart::{self, Axis, Chart, Point, Series};
 
 /// What is known about a training.
 pub(super) struct Report {
@@ -297,62 +297,22 @@ impl Report {
 
     /// The accuracy over the rounds.
     pub(super) fn svg(&self) -> String {
-        const WIDTH: f64 = 640.0;
-        const HEIGHT: f64 = 360.0;
-        const LEFT: f64 = 52.0;
-        const BELOW: f64 = 40.0;
-        const ABOVE: f64 = 28.0;
-        const RIGHT: f64 = 16.0;
-        let rounds = self.rounds.len().max(1) as f64;
-        let x = |round: f64| LEFT + (WIDTH - LEFT - RIGHT) * round / rounds;
-        let y = |accuracy: f64| ABOVE + (HEIGHT - ABOVE - BELOW) * (1.0 - accuracy);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-             font-size=\"12\">\n<style>:root{{color-scheme:light dark}}text{{fill:#444}}\
-             @media(prefers-color-scheme:dark){{text{{fill:#ccc}}}}</style>\n\
-             <title>Accuracy over rounds</title>\n"
-        );
-        for percent in [0, 20, 40, 60, 80, 100] {
-            let height = y(f64::from(percent) / 100.0);
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{height:.1}\" y2=\"{height:.1}\" stroke=\"#888\" \
-                 stroke-opacity=\"0.3\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{percent} %</text>",
-                WIDTH - RIGHT,
-                LEFT - 6.0,
-                height + 4.0
-            );
-        }
-        let step = (rounds / 10.0).ceil().max(1.0);
-        let mut round = 0.0;
-        while round <= rounds {
-            let _ = writeln!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{round}</text>",
-                x(round),
-                HEIGHT - BELOW + 18.0
-            );
-            round += step;
-        }
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">rounds</text>\n\
-             <text x=\"{LEFT}\" y=\"16\">accuracy on the test data</text>",
-            x(rounds / 2.0),
-            HEIGHT - 6.0
-        );
-        let points: Vec<String> = self
-            .rounds
-            .iter()
-            .filter_map(|round| Some((f64::from(round.round) + 1.0, round.accuracy?)))
-            .map(|(round, accuracy)| format!("{:.1},{:.1}", x(round), y(accuracy)))
-            .collect();
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"#0072b2\" stroke-width=\"2\"/>\n</svg>",
-            points.join(" ")
-        );
-        svg
+        let points = self.rounds.iter().filter_map(|round| {
+            Some(Point::new(f64::from(round.round) + 1.0, 100.0 * round.accuracy?))
+        });
+        let points = points.collect();
+        let axis = |label: &str, holds: &[f64]| Axis {
+            label: label.to_owned(),
+            holds: holds.to_vec(),
+            ..Axis::default()
+        };
+        svg_chart::svg(&Chart {
+            title: "Accuracy over the rounds".to_owned(),
+            x: axis("rounds", &[0.0]),
+            y: axis("accuracy on the test data, %", &[0.0, 100.0]),
+            series: vec![Series { points, ..Series::default() }],
+            ..Chart::default()
+        })
     }
 }
 

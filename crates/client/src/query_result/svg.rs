@@ -4,9 +4,9 @@
 //! cut off. Colours are those of Okabe and Ito, which colour-blind people can tell apart, and change
 //! with the reader's theme.
 
-mod axis;
+pub mod axis;
 mod curve;
-mod text;
+pub mod text;
 
 use std::fmt::Write;
 
@@ -16,9 +16,6 @@ use self::axis::Axis;
 use self::text::{escaped, width, wrapped};
 use super::statistics::MEAN;
 use super::{Kind, Meaning, QueryResult, Row};
-
-#[cfg(test)]
-pub(super) use self::text::width as text_width;
 
 /// All lengths are in pixels.
 const WIDTH: f64 = 760.0;

@@ -278,7 +278,7 @@ fn check_image(svg: &str) {
         let number = |name: &str| attribute(element, name).unwrap().parse::<f64>().unwrap();
         let text = element.split_once('>').unwrap().1.split("</text>").next().unwrap();
         let text = &text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-        let wide = svg::text_width(text, number("font-size"));
+        let wide = svg::text::width(text, number("font-size"));
         let from = match attribute(element, "text-anchor") {
             Some("end") => number("x") - wide,
             Some("middle") => number("x") - wide / 2.0,

@@ -1,4 +1,5 @@
-//! The axis of the values, from zero or the lowest end to the highest.
+//! Axes: round numbers, and the axis of the values of a result, from zero or the lowest end to the
+//! highest.
 
 use super::super::Row;
 use super::text::width;
@@ -7,7 +8,7 @@ use super::text::width;
 const STEPS: f64 = 5.0;
 
 /// Maps values to pixels.
-pub(super) struct Axis {
+pub(in super::super) struct Axis {
     low: f64,
     high: f64,
     left: f64,
@@ -56,14 +57,14 @@ impl Axis {
 }
 
 /// 1, 2 or 5 times a power of ten, at least this much.
-fn step(least: f64) -> f64 {
+pub fn step(least: f64) -> f64 {
     let power = 10.0_f64.powf(least.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least);
     factor.unwrap_or(10.0) * power
 }
 
 /// `12,500`. Not minus zero.
-fn grouped(number: &str) -> String {
+pub fn grouped(number: &str) -> String {
     let (sign, digits) = match number.strip_prefix('-') {
         Some(digits) => ("-", digits),
         None => ("", number),

@@ -2,7 +2,7 @@
 
 /// No common sans-serif font is wider than this, in pixels at this size. (The widest is DejaVu
 /// Sans.)
-pub(in super::super) fn width(text: &str, size: f64) -> f64 {
+pub fn width(text: &str, size: f64) -> f64 {
     text.chars().map(share).sum::<f64>() * size
 }
 
@@ -21,7 +21,7 @@ fn share(character: char) -> f64 {
 }
 
 /// The text in lines of at most this width, broken between words where possible.
-pub(super) fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
+pub fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.pop().unwrap_or_default();
@@ -44,7 +44,7 @@ pub(super) fn wrapped(text: &str, most: f64, size: f64) -> Vec<String> {
 }
 
 /// As the content of an element.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
