@@ -16,7 +16,7 @@ use crate::{
     interop::InteropArgs,
     keys::KeysArgs,
     log::LogCommandArgs,
-    recipe::RecipeCommandArgs,
+    recipe::{RecipeCommandArgs, plan::PlanArgs},
     result::ResultArgs,
     schema::SchemaArgs,
     serve::ServeArgs,
@@ -47,6 +47,8 @@ enum Command {
     Serve(ServeArgs),
     /// Make and show tasks.
     Task(TaskArgs),
+    /// Plan a question: what error to expect at which epsilon, and what it costs.
+    Plan(Box<PlanArgs>),
     /// Write, check and publish recipes: what devices are asked.
     Recipe(RecipeCommandArgs),
     /// Audit a public log: verify a recipe, watch for news, search, check the files.
@@ -102,6 +104,7 @@ impl Cli {
             Command::Demo(args) => args.run(output),
             Command::Serve(args) => args.run(output),
             Command::Task(args) => args.run(output),
+            Command::Plan(args) => args.run(output),
             Command::Recipe(args) => args.run(output),
             Command::Log(args) => args.run(output),
             Command::Device(args) => args.run(output),

@@ -11,6 +11,7 @@ mod explain;
 #[cfg(test)]
 mod mechanisms;
 mod new;
+pub(crate) mod plan;
 mod publish;
 mod repeat;
 mod schema;

@@ -55,6 +55,7 @@ task show t/leader.toml
 task show t/collector.toml
 recipe new r --purpose P --kind count --mapping true --population 1e4 --insecure-exact
 recipe check commute.toml
+plan --buckets 5 --population 1e6 --epsilon 0.5
 recipe check r.toml
 recipe new s --purpose P --kind count --mapping true --population 1e4 --insecure-exact --rounds 9
 recipe check s.toml

@@ -16,6 +16,7 @@ mod json;
 mod log;
 mod mistakes;
 mod pages;
+mod plan;
 mod recipe;
 mod result;
 mod serve;

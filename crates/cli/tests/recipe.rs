@@ -47,7 +47,7 @@ fn failed(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// Without tokens: there is no issuer here.
-pub(crate) const NEW: [&str; 27] = [
+pub(crate) const NEW: [&str; 29] = [
     "recipe",
     "new",
     "commute",
@@ -61,6 +61,8 @@ pub(crate) const NEW: [&str; 27] = [
     "minutes < 15 ? 0 : minutes < 45 ? 1 : 2",
     "--fallback",
     "short",
+    "--epsilon0",
+    "4",
     "--population",
     "1000000",
     "--leader-operator",

@@ -138,6 +138,8 @@ impl Screens {
         let to = ["--url", "https://leader.example/", "--log", &log];
         self.show(folder, "keys publish", 0, &[&publish[..], &to].concat());
 
+        let plan = ["plan", "--buckets", "200", "--population", "1e6", "--epsilon", "0.5"];
+        self.show(folder, "plan", 0, &[&plan[..], &["--frontier", "--out", "plan.toml"]].concat());
         self.show(folder, "recipe new", 0, &[&["recipe", "new", "sleep"], new].concat());
         for command in ["check", "show", "explain", "coalitions"] {
             let name = format!("recipe {command}");
@@ -175,7 +177,8 @@ impl Screens {
 
     /// Recipes of other kinds, protected in other ways.
     fn kinds(&mut self, folder: &Path) {
-        let (labels, rest) = (["--labels", "maps,mail,chess"], &NEW[13..]);
+        let (labels, rest) = (["--labels", "maps,mail,chess"], &NEW[15..]);
+        let labels = [&labels[..], &["--epsilon0", "4"]].concat();
         let mean = ["--kind", "mean", "--max", "240", "--mapping", "minutes", "--sigma", "5000"];
         let several = ["--kind", "multi_histogram", "--most", "2", "--mapping", "apps"];
         let needles = ["--kind", "sparse_histogram", "--mapping", "minutes < 99 ? 0 : 1"];

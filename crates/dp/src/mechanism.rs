@@ -16,6 +16,7 @@ mod consistent;
 mod difference;
 mod estimate;
 pub mod exact;
+mod expected;
 pub mod gaussian;
 mod interval;
 mod mean;
@@ -40,6 +41,7 @@ pub use collusion::{Colluding, Sampling};
 pub use consistent::onto_simplex;
 pub use difference::{Difference, Ranged, difference, holm};
 pub use estimate::{Estimate, Spread};
+pub use expected::{Entry, Population, Variance};
 pub use mean::{Mean, mean};
 pub use quantiles::{Quantile, quantiles};
 pub use vectors::{Norm, VectorMean, norm, projected_back, vector_mean};
@@ -139,6 +141,19 @@ pub trait Method: Debug {
         }
     }
 
+    /// The variance of the noise of an estimate for those who took part, by what is estimated, if
+    /// there are so many reports.
+    fn variance(&self, reports: f64) -> Result<Variance, Error>;
+
+    /// How many labels there are, where labels are counted.
+    fn labels(&self) -> u32 {
+        self.encoding().numbers()
+    }
+
+    /// How far one report can move an estimate for those who took part, whatever its device does:
+    /// the servers accept no more. In units of the estimate.
+    fn reach(&self) -> f64;
+
     /// The variance of the noise in each collected number that does not depend on any value, if
     /// there are so many reports.
     fn added_variance(&self, _reports: u64) -> Result<f64, Error> {
@@ -209,6 +224,15 @@ impl Encoding {
             Self::OneHot { .. } => None,
             Self::Labels { .. } => Some(Value::Labels(Vec::new())),
             Self::Vector { length, .. } => Some(Value::Vector(vec![0; length as usize])),
+        }
+    }
+
+    /// How much one contribution adds to one of the sums at most.
+    fn largest(self) -> f64 {
+        match self {
+            Self::Bit | Self::OneHot { .. } | Self::Labels { .. } => 1.0,
+            Self::Number { max } => max as f64,
+            Self::Vector { norm_bound, .. } => norm_bound as f64,
         }
     }
 

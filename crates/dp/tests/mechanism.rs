@@ -9,6 +9,7 @@ mod clipping;
 mod coverage;
 mod errors;
 mod estimates;
+mod expected;
 mod gaussian;
 mod law;
 mod simulated;

@@ -67,6 +67,8 @@ pub mod log;
 pub mod memory;
 pub mod oblivious;
 #[cfg(feature = "server")]
+pub mod plan;
+#[cfg(feature = "server")]
 pub mod receipt;
 pub mod recipe;
 #[cfg(feature = "server")]

@@ -67,6 +67,12 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
     }
     output.title("crowd")?;
     print_crowd(found, &row)?;
+    if !found.expected_errors.is_empty() {
+        output.title("expected error (standard error, sampling included)")?;
+    }
+    for expected in &found.expected_errors {
+        row(expected.label(), &expected.words())?;
+    }
     output.title("leader and helper each release a batch")?;
     for rule in &found.release_rules {
         output.entry("  - ", rule)?;

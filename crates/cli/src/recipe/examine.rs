@@ -22,6 +22,7 @@ use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, Role};
 
 use super::example::{Example, examples};
+use super::plan::expected::{self, Expected};
 use super::series::{self, Rounds};
 use super::words::{self, grouped};
 use crate::output::Place;
@@ -167,6 +168,8 @@ pub(super) struct Examination {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) series: Option<Rounds>,
     pub(super) crowd: Crowd,
+    /// The errors to expect; empty if that depends on what is not known.
+    pub(super) expected_errors: Vec<Expected>,
     #[serde(skip)]
     pub(super) of_which_round: &'static str,
     /// When an aggregator releases a batch.
@@ -214,6 +217,8 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     let mut warnings = warnings(loaded, &crowd, now);
     warnings.extend(rho_warning(contribution.as_ref()));
     warnings.extend(compression_warning(recipe, contribution.as_ref())?);
+    let expected_errors = expected::of(recipe, loaded.audience);
+    warnings.extend(expected_errors.first().and_then(Expected::warning));
     let mut failed = checks.iter().filter(|line| line.status == Status::Failed);
     let only_operators = failed.all(|line| line.check == Check::Operators.name());
     Ok(Examination {
@@ -232,6 +237,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         warnings,
         only_parties_missing: !loaded.parties_known && only_operators,
         crowd,
+        expected_errors,
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod draft;
 mod inquiry;
+pub(super) mod planned;
 mod protection;
 mod question;
 #[cfg(test)]
@@ -21,8 +22,10 @@ use sotto_wire::recipe::{
 };
 use sotto_wire::{Recipe, RecipeDraft};
 
-use self::inquiry::{Inquiry, Prompt};
+pub(super) use self::inquiry::Inquiry;
+use self::inquiry::Prompt;
 use self::training::TrainingArgs;
+use super::plan::expected;
 use super::series;
 use super::words::{self, grouped};
 use crate::output::{Outcome, Output, WithHint, hinted, pointed};
@@ -112,7 +115,7 @@ pub(crate) struct NewArgs {
     /// How many these are. Needed with --default-rate, and with --adjacency add-remove.
     #[arg(long, value_name = "N", value_parser = parse_whole, requires = "certified", help_heading = "Crowd")]
     pub(super) audience: Option<u64>,
-    /// The probability that a device answers, like 1/50, 2% or 0.02 [default: for about 20,000 answers]
+    /// The probability that a device answers, like 1/50, 2% or 0.02 [default: planned, see --reports]
     #[arg(long, value_name = "Q", allow_negative_numbers = true, help_heading = "Crowd")]
     pub(super) rate: Option<String>,
     /// The same for a device with the default value of a sparse_histogram, which may be lower.
@@ -130,16 +133,33 @@ pub(crate) struct NewArgs {
     /// number of reports, dummies included]
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) min_batch: Option<String>,
-    /// The largest epsilon that the recipe may claim. The randomizer's, or the noise, follows from it.
-    #[arg(long, value_name = "EPSILON", conflicts_with = "epsilon0", help_heading = "Privacy")]
+    /// The largest epsilon that the recipe may claim: everything else is planned so that the error
+    /// is small [default: at most 1, and no more than the error needs]
+    #[arg(
+        long,
+        value_name = "EPSILON",
+        conflicts_with_all = ["epsilon0", "device_sigma", "error"],
+        help_heading = "Privacy"
+    )]
     pub(super) epsilon: Option<String>,
+    /// The largest error (standard error of an average bucket) that you accept, as a number or in
+    /// percent: 500 or 5%. The smallest epsilon for it is planned.
+    #[arg(
+        long,
+        value_name = "ERROR",
+        conflicts_with_all = ["epsilon0", "sigma", "device_sigma", "insecure_exact"],
+        help_heading = "Privacy"
+    )]
+    pub(super) error: Option<String>,
+    /// The most answers that are expected; a plan has no more [default: 20,000]
+    #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = parse_whole, help_heading = "Crowd")]
+    pub(super) reports: Option<u64>,
     /// The epsilon of the randomizer on the device, under replacement. The file of a recipe with
     /// RAPPOR or projective geometry response has half of it (per bucket that a device may be in):
-    /// there it is under deletion [default: 4]
+    /// there it is under deletion [default: planned]
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true, help_heading = "Privacy")]
     pub(super) epsilon0: Option<String>,
-    /// The randomizer on the device [default: randomized-response, or rappor where a device may be
-    /// in several buckets or in none]
+    /// The randomizer on the device [default: planned]
     #[arg(
         long,
         value_enum,
@@ -148,7 +168,7 @@ pub(crate) struct NewArgs {
     )]
     pub(super) randomizer: Option<RandomizerName>,
     /// Exact answers, and noise of each aggregator on every sum: its sigma, in units of the sum, or of
-    /// the clip of vectors. Counts, sums and means need it, or --epsilon.
+    /// the clip of vectors [default: planned]
     #[arg(
         long,
         value_name = "SIGMA",
@@ -158,7 +178,7 @@ pub(crate) struct NewArgs {
     )]
     pub(super) sigma: Option<String>,
     /// Gaussian noise of which each device adds its part, for vectors and histograms: sigma of the
-    /// smallest batch together, in units of the clip. Vectors have it unless --sigma is given.
+    /// smallest batch together, in units of the clip [default: planned]
     #[arg(
         long,
         value_name = "SIGMA",
@@ -317,6 +337,7 @@ impl NewArgs {
         recipe_file::write(&out, draft.to_toml().as_bytes(), self.force)?;
         inquiry.forget()?;
         let crowd = series::crowd_of_round(&recipe, self.audience);
+        let expected_errors = expected::of(&recipe, self.audience);
         if output.json() {
             let (epsilon, delta) = match recipe.privacy {
                 Privacy::Claim { epsilon_micro, delta, .. } => {
@@ -331,6 +352,7 @@ impl NewArgs {
                 "delta": delta,
                 "min_batch": recipe.aggregation.min_batch,
                 "crowd": crowd,
+                "expected_errors": expected_errors,
             }))?;
             return Ok(Outcome::Yes);
         }
@@ -338,6 +360,10 @@ impl NewArgs {
         output.remark(format!("it claims {}", words::privacy(&recipe.privacy)));
         let which = series::of_which_round(&recipe);
         output.remark(format!("{} answers are expected{which}", grouped(crowd.expected as u64)));
+        if let Some(expected) = expected_errors.first() {
+            output.remark(format!("expected error, {}: {}", expected.label(), expected.words()));
+            expected.warning().into_iter().for_each(|warning| output.warning(warning));
+        }
         if recipe.aggregation.min_batch > crowd.safe_min_batch && !crowd.is_almost_sure() {
             let safe = grouped(crowd.safe_min_batch);
             output.warning(format!("a minimum batch above {safe} may not be reached"));
@@ -397,7 +423,7 @@ impl NewArgs {
     }
 
     /// Without a terminal no questions are asked: options without a default must be given.
-    fn nothing_missing(&self) -> Result<()> {
+    pub(super) fn nothing_missing(&self) -> Result<()> {
         let kind = self.kind.unwrap_or_default();
         let size = match kind {
             Kind::Histogram | Kind::SparseHistogram | Kind::MultiHistogram => {
@@ -408,10 +434,6 @@ impl NewArgs {
             Kind::VectorSum | Kind::VectorMean => ("--dimension", self.dimension.is_some()),
             Kind::Count => ("", true),
         };
-        let is_number = matches!(kind, Kind::Count | Kind::Sum | Kind::Mean);
-        let is_vector = matches!(kind, Kind::VectorSum | Kind::VectorMean);
-        let protected = self.sigma.is_some() || self.epsilon.is_some() || self.insecure_exact;
-        let of_devices = protected || self.device_sigma.is_some();
         let needed = [
             ("--name", self.name.is_some() || self.name_option.is_some()),
             ("--purpose", self.purpose.is_some()),
@@ -419,8 +441,6 @@ impl NewArgs {
             ("--mapping", self.mapping.is_some()),
             ("--population", self.population.is_some()),
             ("--most", kind != Kind::MultiHistogram || self.most.is_some()),
-            ("--sigma (or --epsilon)", !is_number || protected),
-            ("--epsilon (or --sigma or --device-sigma)", !is_vector || of_devices),
         ];
         let parties = [
             ("--leader-operator", self.leader_operator.is_some()),
@@ -457,16 +477,20 @@ impl NewArgs {
     }
 }
 
+/// The recipe of a draft, with placeholders for what is not known yet.
+fn completed(draft: &RecipeDraft) -> Result<Recipe> {
+    recipe_file::with_stand_ins(draft.clone()).map_err(|error| match draft.query.labels() {
+        Some(_) if error.to_string().contains("fit into an entry") => {
+            hinted(error, "give fewer or shorter --labels, or --buckets, which have no names")
+        }
+        _ => error,
+    })
+}
+
 /// Computes the claim of a draft as a device will, and writes it into the draft. The returned
 /// recipe has placeholders for its author and for the issuers' keys.
-fn with_claim(draft: &mut RecipeDraft, audience: Option<u64>) -> Result<Recipe> {
-    let mut recipe =
-        recipe_file::with_stand_ins(draft.clone()).map_err(|error| match draft.query.labels() {
-            Some(_) if error.to_string().contains("fit into an entry") => {
-                hinted(error, "give fewer or shorter --labels, or --buckets, which have no names")
-            }
-            _ => error,
-        })?;
+pub(super) fn with_claim(draft: &mut RecipeDraft, audience: Option<u64>) -> Result<Recipe> {
+    let mut recipe = completed(draft)?;
     let judged = judgement_to_claim(&recipe, audience)?;
     if let Some(judged) = judged.filter(|judged| judged.epsilon.is_finite()) {
         set_claim(&mut recipe, published(judged.epsilon)?.max(1))?;

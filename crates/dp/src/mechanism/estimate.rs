@@ -60,7 +60,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::interval::{Coins, Holders, Without};
-use super::{Collected, Encoding};
+use super::{Collected, Encoding, Variance};
 use crate::Error;
 use crate::error::in_range;
 use crate::math::normal::quantile_of_ln_upper_tail;
@@ -107,13 +107,6 @@ pub(super) struct Sample {
     pub(super) z: f64,
 }
 
-/// The variance `at_zero + slope * x` of an estimate of `x`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Variance {
-    pub(super) at_zero: f64,
-    pub(super) slope: f64,
-}
-
 /// No noise at all.
 pub(super) const NO_NOISE: Variance = Variance { at_zero: 0.0, slope: 0.0 };
 
@@ -139,9 +132,14 @@ impl Shows {
         (count - reports as f64 * self.lie) / self.gap
     }
 
+    /// How far one report moves an estimate at most: one that shows the symbol.
+    pub(super) fn reach(&self) -> f64 {
+        (1.0 - self.lie) / self.gap
+    }
+
     /// The variance of the estimate from so many reports.
-    fn noise(&self, reports: u64) -> Variance {
-        let expected = reports as f64 * self.lie;
+    pub(super) fn noise(&self, reports: f64) -> Variance {
+        let expected = reports * self.lie;
         Variance {
             at_zero: expected * (1.0 - self.lie) / (self.gap * self.gap),
             slope: self.neither / self.gap,
@@ -181,7 +179,7 @@ impl Sample {
     /// The estimate from a count of so many reports.
     pub(super) fn count(&self, count: u64, reports: u64, shows: Shows) -> Estimate {
         let Shows { miss, lie, gap, .. } = shows;
-        let noise = shows.noise(reports);
+        let noise = shows.noise(reports as f64);
         let taken = shows.taken(count as f64, reports);
         let mut found = self.estimate(taken, noise, 1.0);
         let coins = Coins { reports, miss, lie };

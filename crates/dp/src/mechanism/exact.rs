@@ -11,7 +11,7 @@
 use rand_core::CryptoRng;
 
 use super::estimate::{NO_NOISE, Sample, Shows, counted, each};
-use super::{Collected, Colluding, Encoding, Estimate, Method, Sampling, Value, Words};
+use super::{Collected, Colluding, Encoding, Estimate, Method, Sampling, Value, Variance, Words};
 use crate::recipe::Law;
 use crate::{Error, Event};
 
@@ -63,6 +63,14 @@ impl Method for Exact {
             Encoding::Vector { .. } => super::vectors::coordinates(collected, self.encoding, 0.0),
             encoding => counted(collected, encoding, Shows::TRUTH),
         }
+    }
+
+    fn variance(&self, _reports: f64) -> Result<Variance, Error> {
+        Ok(NO_NOISE)
+    }
+
+    fn reach(&self) -> f64 {
+        self.encoding.largest()
     }
 
     fn words(&self) -> Words {

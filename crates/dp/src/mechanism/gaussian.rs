@@ -34,9 +34,11 @@
 
 use rand_core::CryptoRng;
 
-use super::estimate::{Sample, Variance, each};
+use super::estimate::{Sample, each};
 use super::vector::is_within;
-use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
+use super::{
+    Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Variance, Words,
+};
 use crate::error::{at_least_one, delta as target, in_range};
 use crate::math::{exp, ln, ln_add, sqrt, up};
 use crate::number::up_short;
@@ -222,6 +224,11 @@ impl Gaussian {
         }
     }
 
+    /// How much a label counts in the sum; numbers of vectors count as they are.
+    fn counted(&self) -> f64 {
+        if let Encoding::Vector { .. } = self.answers { 1.0 } else { self.unit as f64 }
+    }
+
     fn sigma(&self) -> f64 {
         self.sigma_micro as f64 / 1e6
     }
@@ -324,7 +331,7 @@ impl Method for Gaussian {
         }
         collected.check(self.answers)?;
         let unit = self.unit as f64;
-        let noise = Variance { at_zero: variance / (unit * unit), slope: 0.0 };
+        let noise = self.variance(collected.reports as f64)?;
         let of = |sample: Sample, sum| sample.estimate(sum as f64 / unit, noise, 1.0);
         each(collected, self.answers, of, |_| None)
     }
@@ -334,6 +341,19 @@ impl Method for Gaussian {
             Encoding::Vector { norm_bound, .. } => Some(norm_bound),
             _ => None,
         }
+    }
+
+    fn variance(&self, reports: f64) -> Result<Variance, Error> {
+        let one = self.noise.to_f64() / self.counted();
+        Ok(Variance { at_zero: reports * one * one, slope: 0.0 })
+    }
+
+    fn labels(&self) -> u32 {
+        self.answers.numbers()
+    }
+
+    fn reach(&self) -> f64 {
+        self.norm_bound as f64 / self.counted()
     }
 
     fn added_variance(&self, reports: u64) -> Result<f64, Error> {

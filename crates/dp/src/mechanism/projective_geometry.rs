@@ -35,7 +35,9 @@ use rand_core::CryptoRng;
 use self::space::Space;
 use super::collusion::colluding;
 use super::estimate::{Shows, Spread, counted, of_messages};
-use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
+use super::{
+    Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Variance, Words,
+};
 use crate::error::at_least_one;
 use crate::math::{down, up};
 use crate::number::up_short;
@@ -222,6 +224,18 @@ impl Method for ProjectiveGeometry {
         let shown: Vec<f64> = sums.iter().map(|sum| (sum - expected) / shows.gap).collect();
         let taken = counts.iter().map(|count| shows.taken(*count as f64, collected.reports));
         Ok(of_messages(collected, &shown, taken, rates(), &weights))
+    }
+
+    fn variance(&self, reports: f64) -> Result<Variance, Error> {
+        Ok(self.shows().noise(reports))
+    }
+
+    fn labels(&self) -> u32 {
+        self.symbols
+    }
+
+    fn reach(&self) -> f64 {
+        self.shows().reach()
     }
 
     fn words(&self) -> Words {

@@ -23,7 +23,9 @@ use rand_core::CryptoRng;
 
 use super::collusion::colluding;
 use super::estimate::{Shows, Spread, counted, of_messages};
-use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
+use super::{
+    Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Variance, Words,
+};
 use crate::error::{at_least_one, in_range};
 use crate::math::{down, exp, up};
 use crate::number::up_short;
@@ -140,6 +142,14 @@ impl Method for RandomizedResponse {
             weights.iter().map(|weight| (weight - expected) / shows.gap).collect();
         let taken = collected.sums.iter().map(|sum| shows.taken(*sum as f64, collected.reports));
         Ok(of_messages(collected, &shown, taken, rates(), &weights))
+    }
+
+    fn variance(&self, reports: f64) -> Result<Variance, Error> {
+        Ok(shows(self.threshold, self.symbols).noise(reports))
+    }
+
+    fn reach(&self) -> f64 {
+        shows(self.threshold, self.symbols).reach()
     }
 
     fn keep_probability(&self) -> Option<f64> {

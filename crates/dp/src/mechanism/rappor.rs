@@ -38,7 +38,9 @@ use rand_core::CryptoRng;
 
 use super::collusion::colluding;
 use super::estimate::{Shows, counted};
-use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
+use super::{
+    Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Variance, Words,
+};
 use crate::error::{at_least_one, in_range};
 use crate::math::search::last_where;
 use crate::math::{binomial, exp, expm1, log1p, up};
@@ -134,6 +136,13 @@ impl Rappor {
         (self.epsilon_micro as f64 / 1e6).next_up()
     }
 
+    fn shows(&self) -> Shows {
+        let flip = self.flip_probability();
+        // 1 - 2p = 2 e^-x - 1.
+        let gap = 2.0 * exp(-self.flips.to_f64()) - 1.0;
+        Shows { miss: flip, lie: flip, gap, neither: 0.0 }
+    }
+
     /// Under replacement, for all labels of a device.
     fn replacing(&self) -> f64 {
         (2.0 * f64::from(self.most) * self.epsilon0()).next_up()
@@ -176,10 +185,15 @@ impl Method for Rappor {
 
     fn estimates(&self, collected: &Collected<'_>) -> Result<Vec<Estimate>, Error> {
         collected.check_sums(self.encoding())?;
-        let flip = self.flip_probability();
-        // 1 - 2p = 2 e^-x - 1.
-        let gap = 2.0 * exp(-self.flips.to_f64()) - 1.0;
-        counted(collected, self.encoding(), Shows { miss: flip, lie: flip, gap, neither: 0.0 })
+        counted(collected, self.encoding(), self.shows())
+    }
+
+    fn variance(&self, reports: f64) -> Result<Variance, Error> {
+        Ok(self.shows().noise(reports))
+    }
+
+    fn reach(&self) -> f64 {
+        self.shows().reach()
     }
 
     fn words(&self) -> Words {

@@ -14,9 +14,11 @@
 
 use rand_core::CryptoRng;
 
-use super::estimate::{FEW, Sample, Variance, each, holding};
+use super::estimate::{FEW, Sample, each, holding};
 use super::interval::Added;
-use super::{Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Words};
+use super::{
+    Collected, Colluding, Encoding, Estimate, Method, Parameter, Sampling, Value, Variance, Words,
+};
 use crate::error::in_range;
 use crate::math::sqrt;
 use crate::number::up_short;
@@ -107,7 +109,7 @@ impl Method for ServerNoise {
             return super::vectors::coordinates(collected, self.encoding, variance);
         }
         collected.check(self.encoding)?;
-        let noise = Variance { at_zero: variance, slope: 0.0 };
+        let noise = self.variance(collected.reports as f64)?;
         let unit = if let Encoding::Number { max } = self.encoding { max } else { 1 };
         let law = (variance < FEW).then(|| Added::new(self.sigma(), 1));
         let of = |sample: Sample, sum: i128| {
@@ -131,6 +133,14 @@ impl Method for ServerNoise {
             let law = || Added::new(self.sigma(), rest.labels).without(&rest);
             (rest.variance < FEW).then(law)
         })
+    }
+
+    fn variance(&self, _reports: f64) -> Result<Variance, Error> {
+        Ok(Variance { at_zero: self.added_variance(0)?, slope: 0.0 })
+    }
+
+    fn reach(&self) -> f64 {
+        self.encoding.largest()
     }
 
     fn added_variance(&self, _reports: u64) -> Result<f64, Error> {

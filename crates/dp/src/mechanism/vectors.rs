@@ -25,9 +25,9 @@
 //! Var(S - x g m) = V + N (q (1 - q) C^2 - q (g - q) x^2)           at most
 //! ```
 
-use super::estimate::{Sample, Variance};
+use super::estimate::Sample;
 use super::mean::{Ratio, devices};
-use super::{Collected, Encoding, Estimate, Mechanism};
+use super::{Collected, Encoding, Estimate, Mechanism, Variance};
 use crate::Error;
 use crate::error::in_range;
 use crate::math::{ln, sqrt};

@@ -2,30 +2,28 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use sotto_protocol::recipe::crowd_of;
 use sotto_wire::recipe::{
     Aggregator, KeyDraft, Participation, PartiesDraft, Privacy, Probability, Sampling, Series,
-    Targeting, TokensDraft, When, Who, parse_epsilon, parse_probability, parse_whole,
+    Targeting, TokensDraft, When, Who, parse_probability, parse_whole,
 };
 use sotto_wire::{KeyName, KeySet, RecipeDraft, utc};
 
-use super::protection::{Protection, calibrate};
-use super::{Inquiry, NewArgs, series};
+use super::planned::{Wanted, apply};
+use super::protection::Protection;
+use super::{Inquiry, NewArgs, completed, series};
 use crate::output::WithHint;
 use crate::task::same_server;
 use crate::task_file::BatchModeName;
 use crate::time_text::parse_moment;
-use crate::{keys, recipe_file, task_file};
+use crate::{keys, task_file};
 
-/// The answers that the default rate aims at: enough for useful totals and a small epsilon.
-const AIM: u64 = 20_000;
+/// The answers that are expected, unless the author wants more or fewer: enough for useful totals.
+pub(super) const AIM: u64 = 20_000;
 
 const DAY_S: u64 = 86_400;
 const WEEK_S: u64 = 7 * DAY_S;
-
-/// The context of errors about the claim that was asked for.
-const UNUSABLE: &str = "--epsilon cannot be used";
 
 /// Why leader and helper must not be the same.
 const TWICE: &str = "whoever runs both sees every answer";
@@ -33,6 +31,22 @@ const TWICE: &str = "whoever runs both sees every answer";
 impl NewArgs {
     /// The draft. Its claim has not been computed yet.
     pub(super) fn draft(&self, ask: &mut Inquiry<'_>, now: u64) -> Result<RecipeDraft> {
+        let (mut draft, wanted) = self.question_draft(ask, now)?;
+        if let Some(wanted) = wanted {
+            let recipe = completed(&draft)?;
+            let planning = self.planning(&recipe, wanted)?;
+            apply(planning.proposed()?, &mut draft);
+        }
+        Ok(draft)
+    }
+
+    /// The draft, and what its author wants of what is still to be planned: its rate, its minimum
+    /// batch and its protection.
+    pub(in crate::recipe) fn question_draft(
+        &self,
+        ask: &mut Inquiry<'_>,
+        now: u64,
+    ) -> Result<(RecipeDraft, Option<Wanted>)> {
         let given = self.name.as_deref().or(self.name_option.as_deref());
         let name = ask.value("--name", "Name (a-z, 0-9, dot, hyphen)", given, None, |text| {
             let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
@@ -58,14 +72,11 @@ impl NewArgs {
         // A donation spreads the answers over the rounds.
         let slots = self.rounds.filter(|_| self.donation).unwrap_or(1).max(1);
         let rate = default_rate(population / slots);
-        let rate = ask.value(
-            "--rate",
-            "With which probability does a device answer?",
-            self.rate.as_deref(),
-            Some(&rate),
-            |text| parse_probability(text).map_err(|reason| anyhow!(reason)),
-        )?;
-        let Protection { randomizer, noise, mut privacy } = self.privacy(&query, ask)?;
+        let rate = parse_probability(self.rate.as_deref().unwrap_or(&rate))
+            .map_err(|reason| anyhow!(reason))
+            .context("--rate cannot be used")?;
+        let Protection { randomizer, noise, mut privacy } = self.privacy(&query)?;
+        let wanted = if self.is_protected() { None } else { Some(self.wanted(ask)?) };
         let when = self.when(ask, now)?;
         let sampling = Sampling {
             rate,
@@ -92,8 +103,8 @@ impl NewArgs {
         }
         let in_round = |devices| series::in_round(devices, series.as_ref());
         let asked = (in_round(population), self.audience.map(in_round));
-        let min_batch = self.min_batch(asked, &sampling, &when, ask)?;
-        let mut draft = RecipeDraft {
+        let min_batch = self.min_batch(asked, &sampling, &when)?;
+        let draft = RecipeDraft {
             name,
             purpose,
             author: None,
@@ -111,15 +122,7 @@ impl NewArgs {
             privacy,
             parties: self.parties(ask)?,
         };
-        if let Some(epsilon) = &self.epsilon {
-            let target = parse_epsilon(epsilon).map_err(|reason| anyhow!(reason));
-            let target = target.map_err(|error| error.context(UNUSABLE))?;
-            // Other options may be wrong too, and are named by what is wrong with them.
-            recipe_file::with_stand_ins(draft.clone())?;
-            calibrate(&mut draft, self.randomizer, self.audience, target)
-                .map_err(|error| error.context(UNUSABLE))?;
-        }
-        Ok(draft)
+        Ok((draft, wanted))
     }
 
     fn targeting(&self) -> Result<Option<Targeting>> {
@@ -173,12 +176,11 @@ impl NewArgs {
         (population, audience): (u64, Option<u64>),
         sampling: &Sampling,
         when: &When,
-        ask: &mut Inquiry<'_>,
     ) -> Result<u64> {
         let crowd = crowd_of(population, audience, sampling, when, 1);
-        let default = crowd.safe_min_batch.to_string();
-        let question = "The smallest batch that is released";
-        ask.value("--min-batch", question, self.min_batch.as_deref(), Some(&default), whole)
+        let given = self.min_batch.as_deref().map(whole).transpose();
+        let given = given.context("--min-batch cannot be used")?;
+        Ok(given.unwrap_or(crowd.safe_min_batch))
     }
 
     /// The parties, or none of them: an author may first try a question.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::output::{hang, place_of};
 
 /// A terminal with a person in front of it.
-pub(super) struct Prompt<'a> {
+pub(in crate::recipe) struct Prompt<'a> {
     input: &'a mut dyn BufRead,
     output: &'a mut dyn Write,
     /// The columns of the terminal.
@@ -45,7 +45,7 @@ impl<'a> Prompt<'a> {
 }
 
 /// Where values come from.
-pub(super) struct Inquiry<'a> {
+pub(in crate::recipe) struct Inquiry<'a> {
     prompt: Option<Prompt<'a>>,
     /// Where answers are kept until the recipe is written.
     kept: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub(super) struct Inquiry<'a> {
 
 impl<'a> Inquiry<'a> {
     /// Without a prompt, no questions are asked.
-    pub(super) fn new(prompt: Option<Prompt<'a>>) -> Self {
+    pub(in crate::recipe) fn new(prompt: Option<Prompt<'a>>) -> Self {
         Self { prompt, kept: None, answers: BTreeMap::new() }
     }
 

@@ -48,6 +48,7 @@ pub(crate) fn header() -> Recipe {
 fn made(change: impl FnOnce(&mut NewArgs)) -> Recipe {
     let folder = tempfile::tempdir().unwrap();
     let mut args = arguments(folder.path());
+    args.epsilon0 = Some("4".to_owned());
     change(&mut args);
     let mut draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
     let mut recipe = with_claim(&mut draft, None).unwrap();

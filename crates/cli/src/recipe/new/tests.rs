@@ -5,6 +5,7 @@ use sotto_wire::recipe::{Model, Noise, Participation, Probability, Randomizer, T
 use super::testing::{NOW, arguments};
 use super::*;
 use crate::pages::{blocks, command_lines};
+use sotto_protocol::plan::{Answers, errors};
 
 fn draft(change: impl FnOnce(&mut NewArgs)) -> Result<Recipe> {
     let folder = tempfile::tempdir().unwrap();
@@ -24,7 +25,8 @@ fn defaults_are_sensible() {
     let recipe = draft(|_| {}).unwrap();
     assert_eq!(recipe.sampling.rate, Probability::new(1, 50).unwrap());
     assert_eq!(recipe.aggregation.min_batch, 19_434);
-    assert_eq!(recipe.randomizer, Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 });
+    let Randomizer::RandomizedResponse { epsilon_micro } = recipe.randomizer else { panic!() };
+    assert!((3_000_000..5_000_000).contains(&epsilon_micro), "{epsilon_micro}");
     assert_eq!(recipe.when.opens, NOW + 2 * 86_400);
     assert_eq!(recipe.when.closes - recipe.when.opens, 7 * 86_400);
     assert_eq!(recipe.when.max_window_s, 7 * 86_400);
@@ -62,7 +64,7 @@ fn options_are_named_in_errors() {
     refused(|args| args.collector_key = text("/does/not/exist"), "--collector-key");
     refused(|args| args.helper_operator = text("leader.example"), "must differ");
     refused(|args| args.mapping = text("minutes < 3"), "the mapping gives bool");
-    refused(|args| args.kind = Some(Kind::Count), "missing: --sigma (or --epsilon)");
+    refused(|args| args.error = text("0"), "--error");
     let missing = "missing: --leader-issuer (or --insecure-no-tokens)";
     refused(|args| args.leader_issuer = None, missing);
     refused(|args| args.helper_issuer = None, "missing: --helper-issuer");
@@ -83,7 +85,10 @@ fn options_are_named_in_errors() {
         "at most 100,000 are possible",
     );
     refused(
-        |args| args.dummy_rate = Some(Probability::new(1, 10).unwrap()),
+        |args| {
+            args.dummy_rate = Some(Probability::new(1, 10).unwrap());
+            args.epsilon0 = text("4");
+        },
         "sampling.dummy_rate must be 0 with randomizer.kind randomized_response",
     );
     refused(|args| args.leader_issuer = text("leader.example"), "another operator");
@@ -162,7 +167,6 @@ fn every_kind_is_made_with_a_claim() {
     assert_eq!(quantiles.randomizer.kind(), "randomized_response");
     let sparse = of_kind(Kind::SparseHistogram, |args| args.fallback = text("middle"));
     assert!(matches!(sparse.query, Query::SparseHistogram { buckets: 3, default: 1, .. }));
-    assert_eq!(sparse.randomizer, Randomizer::Rappor { epsilon_micro: 2_000_000 });
     let several = of_kind(Kind::MultiHistogram, |args| {
         args.mapping = text("minutes < 15 ? ['short'] : ['long', minutes]");
         args.fallback = text("long,short");
@@ -176,7 +180,7 @@ fn every_kind_is_made_with_a_claim() {
         change(&mut args);
         args.nothing_missing().unwrap_err().to_string()
     };
-    assert_eq!(missing(Kind::Mean, |_| {}), "missing: --max, --sigma (or --epsilon)");
+    assert_eq!(missing(Kind::Mean, |_| {}), "missing: --max");
     assert_eq!(missing(Kind::Quantiles, |_| {}), "missing: --boundaries");
     assert_eq!(missing(Kind::MultiHistogram, |_| {}), "missing: --most");
 }
@@ -188,7 +192,7 @@ fn a_person_can_be_asked_for_everything() {
     let key = scripted.collector_key.clone().unwrap();
     let answers = format!(
         "commute\nHow long?\n\nshort,middle,long\nminutes:int\nminutes < 15 ? 0 : seconds\n\
-         minutes < 15 ? 0 : 1\n1,000,000\n\n\n\n\n\n\nleader.example\nhttps://leader.example/\n\
+         minutes < 15 ? 0 : 1\n1,000,000\n\n\n\nleader.example\nhttps://leader.example/\n\
          helper.example\nhttps://helper.example/\n{key}\nlog.example\n\
          issuer-a.example\nissuer-b.example\n"
     );
@@ -202,7 +206,7 @@ fn a_person_can_be_asked_for_everything() {
     assert_eq!(recipe.aggregation.min_batch, 19_434);
     let shown = String::from_utf8(shown).unwrap();
     assert!(shown.contains("seconds"), "the mistake is explained: {shown}");
-    assert!(shown.contains("[1/50]"), "{shown}");
+    assert!(shown.contains("[at most 1]") && !shown.contains("With which probability"), "{shown}");
 }
 
 #[test]
@@ -307,7 +311,8 @@ fn the_suggested_batch_is_safe() {
     assert_eq!(suggested(|_| {}), 19_434);
     let dummies = |args: &mut NewArgs| args.dummy_rate = Some(Probability::new(1, 20).unwrap());
     assert_eq!(suggested(dummies), 67_949, "69,000 messages");
-    assert_eq!(suggested(|args| args.audience = Some(500_000)), 9_600, "10,000 answers");
+    let audience = |args: &mut NewArgs| (args.audience, args.rate) = (Some(500_000), text("1/50"));
+    assert_eq!(suggested(audience), 9_600, "10,000 answers");
     let two_rates = |args: &mut NewArgs| {
         (args.rate, args.sigma) = (text("0.2"), text("30"));
         args.default_rate = Some(Probability::new(1, 50).unwrap());
@@ -319,7 +324,11 @@ fn the_suggested_batch_is_safe() {
 #[test]
 fn the_claim_can_be_chosen() {
     let chosen = |epsilon: &'static str| {
-        let recipe = draft(move |args| args.epsilon = text(epsilon)).unwrap();
+        let chosen = move |args: &mut NewArgs| {
+            (args.epsilon, args.rate) = (text(epsilon), text("1/50"));
+            args.randomizer = Some(RandomizerName::RandomizedResponse);
+        };
+        let recipe = draft(chosen).unwrap();
         let Privacy::Claim { epsilon_micro, .. } = recipe.privacy else { panic!("no claim") };
         let Randomizer::RandomizedResponse { epsilon_micro: local } = recipe.randomizer else {
             panic!("no randomizer")
@@ -333,8 +342,12 @@ fn the_claim_can_be_chosen() {
     assert!(local < more && more < 8_000_000, "{local} {more}");
     // More than a randomizer's epsilon of 8 gives is not needed.
     assert_eq!(chosen("1000").1, 8_000_000);
-    let error = draft(|args| args.epsilon = text("0.000001")).unwrap_err();
-    assert!(format!("{error:#}").contains("--epsilon cannot be used"), "{error:#}");
+    let error = draft(|args| {
+        args.epsilon = text("0.000001");
+        args.randomizer = Some(RandomizerName::RandomizedResponse);
+    });
+    let error = format!("{:#}", error.unwrap_err());
+    assert!(error.contains("no protection reaches this epsilon"), "{error}");
 }
 
 #[test]
@@ -351,13 +364,20 @@ fn too_many_labels_have_a_way_out() {
 /// By its name, where it answers such a query.
 #[test]
 fn the_randomizer_can_be_chosen() {
-    let chosen = |name| draft(move |args| args.randomizer = Some(name)).unwrap().randomizer;
+    let chosen = |name, epsilon0: Option<&'static str>| {
+        let chosen = move |args: &mut NewArgs| {
+            (args.randomizer, args.epsilon0) = (Some(name), epsilon0.and_then(text));
+        };
+        draft(chosen).unwrap().randomizer
+    };
     let epsilon_micro = 2_000_000;
-    assert_eq!(chosen(RandomizerName::Rappor), Randomizer::Rappor { epsilon_micro });
+    let rappor = Randomizer::Rappor { epsilon_micro };
+    assert_eq!(chosen(RandomizerName::Rappor, Some("4")), rappor);
     let geometry = Randomizer::ProjectiveGeometry { epsilon_micro };
-    assert_eq!(chosen(RandomizerName::ProjectiveGeometry), geometry);
+    assert_eq!(chosen(RandomizerName::ProjectiveGeometry, Some("4")), geometry);
     let response = Randomizer::RandomizedResponse { epsilon_micro: 4_000_000 };
-    assert_eq!(chosen(RandomizerName::RandomizedResponse), response);
+    assert_eq!(chosen(RandomizerName::RandomizedResponse, Some("4")), response);
+    assert_eq!(chosen(RandomizerName::Rappor, None).kind(), "rappor");
     let refused = draft(|args| {
         (args.kind, args.most) = (Some(Kind::MultiHistogram), text("2"));
         args.mapping = text("minutes < 15 ? ['short'] : ['long']");
@@ -481,7 +501,6 @@ fn vectors_get_noise_of_the_devices_or_of_the_aggregators() {
         let error = format!("{:#}", draft(change).unwrap_err());
         assert!(error.contains(part), "{error} / {part}");
     };
-    refused(vector, "--epsilon (or --sigma or --device-sigma)");
     refused(
         |args| {
             vector(args);
@@ -602,4 +621,47 @@ fn the_header_in_the_documents_is_written_by_its_command() {
     };
     let written = draft.to_toml();
     assert_eq!(written.replace(&key(&written), &key(shown)), shown, "{written}");
+}
+
+/// "200 countries, a million users": what fixed defaults gave had noise of +-4,118 per country.
+#[test]
+fn many_buckets_get_a_useful_result() {
+    let countries = |epsilon: Option<&'static str>| {
+        let recipe = draft(|args| {
+            (args.labels, args.buckets, args.fallback) = (None, text("200"), None);
+            args.mapping = text("minutes % 200");
+            args.epsilon = epsilon.and_then(text);
+        });
+        let recipe = recipe.unwrap();
+        let Privacy::Claim { epsilon_micro, .. } = recipe.privacy else { panic!("no claim") };
+        assert!(epsilon_micro <= 1_000_000, "{epsilon_micro}");
+        let answers = Answers::usual(&recipe.query, None);
+        (errors(&recipe, 1_000_000, &answers).unwrap(), recipe)
+    };
+    let (found, recipe) = countries(Some("1"));
+    assert_eq!(recipe.sampling.rate, Probability::new(1, 50).unwrap());
+    // The 95 % interval of a rare country, from the noise.
+    assert!(1.96 * found.rarest.noise < 300.0, "{found:?}");
+    assert!(found.average.total < 550.0, "the sample alone: 495: {found:?}");
+    let (usual, _) = countries(None);
+    assert!(1.96 * usual.rarest.noise < 500.0, "{usual:?}");
+    assert!(usual.average.total < 1.06 * found.average.total, "{usual:?}");
+}
+
+/// An accuracy instead of a budget.
+#[test]
+fn the_error_can_be_chosen() {
+    let chosen = |error: &'static str| {
+        let recipe = draft(|args| args.error = text(error)).unwrap();
+        let Privacy::Claim { epsilon_micro, .. } = recipe.privacy else { panic!("no claim") };
+        let answers = Answers::usual(&recipe.query, None);
+        (errors(&recipe, 1_000_000, &answers).unwrap().average.total, epsilon_micro)
+    };
+    let ((error, epsilon), (less, more)) = (chosen("6000"), chosen("4200"));
+    assert!((5_500.0..=6_000.0).contains(&error), "{error}");
+    assert!(less <= 4_200.0 && more > epsilon, "{less} {more} {epsilon}");
+    let part = chosen("1.8%").0;
+    assert!(part <= 6_000.0, "of 333,333 devices: {part}");
+    let error = draft(|args| args.error = text("10")).unwrap_err();
+    assert!(format!("{error:#}").contains("no protection reaches this error"), "{error:#}");
 }
