@@ -98,7 +98,8 @@ fn check_models(scene: &Scene, rounds: &[Recipe]) -> Result<()> {
     };
     let mut found =
         fs::read_dir(scene.world.path("models"))?.map(name).collect::<Result<Vec<_>>>()?;
-    (expected.sort(), found.sort());
+    expected.sort();
+    found.sort();
     ensure!(found == expected, "the models {found:?} are there, not {expected:?}");
     Ok(())
 }

@@ -53,7 +53,7 @@ pub fn next_pass(rng: &mut dyn CryptoRng) -> Duration {
 
 /// The same after a pass that read a round of a series and took so long. A round is answered at once,
 /// and a device that trains a model for it takes longer than one that makes cover. So that nobody
-/// sees by the next pass which one it was, that comes as if every such pass took [`ROUND_TIME`].
+/// sees by the next pass which one it was, that comes as if every such pass took ten minutes.
 pub fn next_pass_after_round(took: Duration, rng: &mut dyn CryptoRng) -> Duration {
     ROUND_TIME.saturating_sub(took) + next_pass(rng)
 }
