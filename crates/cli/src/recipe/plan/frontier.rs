@@ -72,8 +72,11 @@ pub(super) fn chart(planning: &Planning<'_>, points: &[FrontierPoint]) -> String
     };
     let mut series: Vec<Series> = Protection::ALL
         .iter()
-        .map(|one| of(one.kind(), &one.kind().replace('_', " "), |point| point.stderr))
+        .map(|one| of(one.kind(), &one.kind().replace('_', " "), |point| point.noise_stderr))
         .collect();
+    series.push(of(Protection::ServerGaussian.kind(), "the sample alone", |point| {
+        (point.stderr * point.stderr - point.noise_stderr * point.noise_stderr).max(0.0).sqrt()
+    }));
     series.push(of(Protection::ServerGaussian.kind(), "one trusted server", |point| {
         point.central_error
     }));
@@ -82,8 +85,9 @@ pub(super) fn chart(planning: &Planning<'_>, points: &[FrontierPoint]) -> String
     svg(&Chart {
         title: format!("{}: error against epsilon", query(&wish.recipe.query)),
         notes: vec![format!(
-            "{} devices. Each point is the expected error of an average bucket, sampling included, at the \
-             epsilon that a device computes, whatever that of a randomizer alone is.",
+            "{} devices. Of an average bucket: the error from the noise alone, at the epsilon that a device \
+             computes, whatever that of a randomizer alone is. The squares of it and of the error of the \
+             sample add up.",
             number(wish.devices as f64)
         )],
         x: axis("epsilon (half of the devices honest, the count seen, the worst population)"),
