@@ -11,8 +11,7 @@ use crate::recipe::words::query;
 use crate::svg_chart::{Axis, Chart, Point, Scale, Series, svg};
 
 /// Epsilons, in millionths.
-const EPSILONS: [u64; 8] =
-    [20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
+const EPSILONS: [u64; 5] = [20_000, 100_000, 500_000, 1_000_000, 4_000_000];
 
 /// One protection at one epsilon.
 #[derive(Clone, Debug, Serialize)]
@@ -34,8 +33,16 @@ const MOST_LOCAL_MICRO: u64 = 30_000_000;
 /// All points, by protection.
 pub(super) fn points(planning: &Planning<'_>) -> Result<Vec<FrontierPoint>> {
     let wish = Wish { most_local_micro: MOST_LOCAL_MICRO, ..planning.wish.clone() };
+    // Nearly all of the time is judging, one protection at a time.
+    let lines = std::thread::scope(|scope| {
+        let lines = Protection::ALL.map(|one| {
+            let wish = &wish;
+            scope.spawn(move || wish.frontier(&[one], &EPSILONS))
+        });
+        lines.map(|line| line.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
     let mut found = Vec::new();
-    for (protection, plans) in wish.frontier(&Protection::ALL, &EPSILONS) {
+    for (protection, plans) in lines.into_iter().flatten() {
         for plan in plans {
             found.push(point(protection, &plan, wish.devices)?);
         }
