@@ -77,14 +77,12 @@ fn readable(devices: u64, reports: u64) -> Option<Probability> {
     if reports >= devices {
         return Some(Probability::ONE);
     }
-    match devices.div_ceil(reports) {
-        few @ 0..=5 if devices % reports != 0 || few == 0 => Probability::reduced(
-            u64::try_from(u128::from(reports) * 100 / u128::from(devices)).ok()?,
-            100,
-        )
-        .ok(),
-        den => Probability::new(1, den).ok(),
+    let den = devices.div_ceil(reports);
+    if den <= 5 && !devices.is_multiple_of(reports) {
+        let hundredths = u128::from(reports) * 100 / u128::from(devices);
+        return Probability::reduced(u64::try_from(hundredths).ok()?, 100).ok();
     }
+    Probability::new(1, den).ok()
 }
 
 impl Wish<'_> {

@@ -102,5 +102,5 @@ impl Expected {
 
 /// A number for people: three digits, or whole.
 pub(in crate::recipe) fn number(value: f64) -> String {
-    if value >= 1_000.0 && value < 1e15 { grouped(value.round() as u64) } else { up_short(value) }
+    if (1_000.0..1e15).contains(&value) { grouped(value.round() as u64) } else { up_short(value) }
 }

@@ -11,8 +11,7 @@ use crate::recipe::words::query;
 use crate::svg_chart::{Axis, Chart, Point, Scale, Series, svg};
 
 /// Epsilons, in millionths.
-const EPSILONS: [u64; 8] =
-    [20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
+const EPSILONS: [u64; 5] = [20_000, 100_000, 500_000, 1_000_000, 4_000_000];
 
 /// One protection at one epsilon.
 #[derive(Clone, Debug, Serialize)]
@@ -34,8 +33,16 @@ const MOST_LOCAL_MICRO: u64 = 30_000_000;
 /// All points, by protection.
 pub(super) fn points(planning: &Planning<'_>) -> Result<Vec<FrontierPoint>> {
     let wish = Wish { most_local_micro: MOST_LOCAL_MICRO, ..planning.wish.clone() };
+    // Nearly all of the time is judging, one protection at a time.
+    let lines = std::thread::scope(|scope| {
+        let lines = Protection::ALL.map(|one| {
+            let wish = &wish;
+            scope.spawn(move || wish.frontier(&[one], &EPSILONS))
+        });
+        lines.map(|line| line.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
     let mut found = Vec::new();
-    for (protection, plans) in wish.frontier(&Protection::ALL, &EPSILONS) {
+    for (protection, plans) in lines.into_iter().flatten() {
         for plan in plans {
             found.push(point(protection, &plan, wish.devices)?);
         }
@@ -72,8 +79,11 @@ pub(super) fn chart(planning: &Planning<'_>, points: &[FrontierPoint]) -> String
     };
     let mut series: Vec<Series> = Protection::ALL
         .iter()
-        .map(|one| of(one.kind(), &one.kind().replace('_', " "), |point| point.stderr))
+        .map(|one| of(one.kind(), &one.kind().replace('_', " "), |point| point.noise_stderr))
         .collect();
+    series.push(of(Protection::ServerGaussian.kind(), "the sample alone", |point| {
+        (point.stderr * point.stderr - point.noise_stderr * point.noise_stderr).max(0.0).sqrt()
+    }));
     series.push(of(Protection::ServerGaussian.kind(), "one trusted server", |point| {
         point.central_error
     }));
@@ -82,8 +92,9 @@ pub(super) fn chart(planning: &Planning<'_>, points: &[FrontierPoint]) -> String
     svg(&Chart {
         title: format!("{}: error against epsilon", query(&wish.recipe.query)),
         notes: vec![format!(
-            "{} devices. Each point is the expected error of an average bucket, sampling included, at the \
-             epsilon that a device computes, whatever that of a randomizer alone is.",
+            "{} devices. Of an average bucket: the error from the noise alone, at the epsilon that a device \
+             computes, whatever that of a randomizer alone is. The squares of it and of the error of the \
+             sample add up.",
             number(wish.devices as f64)
         )],
         x: axis("epsilon (half of the devices honest, the count seen, the worst population)"),
