@@ -236,7 +236,7 @@ impl Report {
         if output.json() {
             return output.value(&self);
         }
-        output.remark(format!("{:.1} s", self.elapsed_s));
+        output.remark(format!("done in {:.1} s", self.elapsed_s));
         Ok(())
     }
 }
