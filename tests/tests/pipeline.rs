@@ -90,6 +90,16 @@ fn kinds() -> Vec<Kind> {
         mapping: "apps".to_owned(),
         fallback: vec![3],
     };
+    let nearest = Query::Nearest {
+        candidates: vec![vec![2; 8], vec![-2; 8], vec![0, 0, 0, 0, 4, 4, 4, 4]],
+        fraction_bits: 1,
+        labels: None,
+        mapping: "trace".to_owned(),
+        fallback: 3,
+    };
+    let near = |at: Vec<f64>, bucket, devices| {
+        group(Attribute::Vector(at.into()), Value::OneHot(bucket), devices)
+    };
     let (plain, packed) = (vectors(None), vectors(Some(Compression { dimension: 4, seed: 3 })));
     let traces = |vectors: &VectorQuery| {
         let long = vec![1.0, -1.0, 1.0, 0.5, 0.0, 0.0, 2.0, -3.0];
@@ -105,6 +115,17 @@ fn kinds() -> Vec<Kind> {
         kind("sum", sum, numbers()),
         kind("mean", mean, numbers()),
         kind("histogram", histogram, vec![one_hot(0, 0, 8), one_hot(1, 1, 4), one_hot(9, 2, 2)]),
+        kind(
+            "nearest",
+            nearest,
+            vec![
+                near(vec![0.7; 8], 0, 6),
+                near(vec![-3.0; 8], 1, 4),
+                near(vec![0.0, 0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 1.0], 2, 2),
+                // One of another length has none.
+                near(vec![0.7; 7], 3, 2),
+            ],
+        ),
         kind("quantiles", quantiles, vec![one_hot(-9, 0, 4), one_hot(7, 1, 6), one_hot(18, 2, 4)]),
         kind(
             "apps",

@@ -314,7 +314,7 @@ fn kind(query: &Query) -> Kind {
         Query::Count { .. } => Kind::Count,
         Query::Sum { .. } => Kind::Sum,
         Query::Mean { .. } => Kind::Mean,
-        Query::Histogram { .. } => Kind::Histogram,
+        Query::Histogram { .. } | Query::Nearest { .. } => Kind::Histogram,
         Query::Quantiles { .. } => Kind::Quantiles,
         Query::MultiHistogram { .. } => Kind::MultiHistogram,
         Query::SparseHistogram { .. } => Kind::SparseHistogram,

@@ -214,9 +214,10 @@ fn vdaf(query: &Query, randomizer: &Randomizer, rng: &mut dyn Rng) -> RecipeVdaf
     };
     let chunk_length = number(1, u64::from(length), rng) as u32;
     match (query, randomizer) {
-        (Query::Histogram { .. } | Query::Quantiles { .. }, Randomizer::None) => {
-            RecipeVdaf::Prio3Histogram { length, chunk_length }
-        }
+        (
+            Query::Histogram { .. } | Query::Quantiles { .. } | Query::Nearest { .. },
+            Randomizer::None,
+        ) => RecipeVdaf::Prio3Histogram { length, chunk_length },
         (_, Randomizer::Gaussian { .. }) => pine(length, rng),
         (_, Randomizer::RandomizedResponse { .. } | Randomizer::ProjectiveGeometry { .. }) => {
             RecipeVdaf::Prio3Histogram { length, chunk_length }

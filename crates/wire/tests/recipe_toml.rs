@@ -190,9 +190,9 @@ fn other_kinds_have_their_rules() {
             &*response,
             rate,
             "",
-            "randomizer.kind randomized_response needs query.kind histogram or quantiles",
+            "randomizer.kind randomized_response needs query.kind histogram, quantiles or nearest",
         ),
-        (multi, &geometry, rate, "", "needs query.kind histogram, quantiles or sparse_histogram"),
+        (multi, &geometry, rate, "", "histogram, quantiles, sparse_histogram or nearest"),
         (mean, rappor, rate, "", "randomizer.kind rappor needs query.kind"),
         (multi, exact, importance, "", "sampling.default_rate needs query.kind sparse_histogram"),
         (sparse, exact, "default_rate = 0.5\nother_rate = 0.1", "", "at most sampling.other_rate"),
@@ -370,6 +370,45 @@ fn about_vectors(query: &str, protection: &str) -> Result<Recipe, String> {
     let text = format!("{before}{query}\n{protection}\n[aggregation]{after}");
     let text = text.replace("emoji = \"string\"", "emoji = \"vector(64)\"");
     Recipe::from_toml(&text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn candidates_have_their_rules() {
+    let made = |query: &str| {
+        let (before, rest) = example().split_once("[query]").unwrap();
+        let (_, after) = rest.split_once("[randomizer]").unwrap();
+        let query = format!("[query]\nkind = \"nearest\"\nmapping = \"emoji\"\n{query}\n");
+        let text = format!("{before}{query}\n[randomizer]{after}");
+        let text = text.replace("emoji = \"string\"", "emoji = \"vector(2)\"");
+        Recipe::from_toml(&text).map_err(|error| error.to_string())
+    };
+    let plain = "candidates = [[1, -2], [0, 3]]\nfraction_bits = 4\nfallback = 2";
+    let recipe = made(plain).unwrap();
+    assert_eq!((recipe.query.buckets(), recipe.query.candidate_dimension()), (Some(3), Some(2)));
+    assert_eq!(Recipe::from_toml(&recipe.to_toml()).unwrap(), recipe);
+    let json = String::from_utf8(recipe.to_json()).unwrap();
+    let part = r#""query":{"candidates":[[1,-2],[0,3]],"fallback":2,"fraction_bits":4,"kind":"nearest","mapping":"emoji"}"#;
+    assert!(json.contains(part), "{json}");
+    let own = made(&plain.replace("fallback = 2", "fallback = 1")).unwrap();
+    assert_eq!(own.query.buckets(), Some(2));
+    for (from, to, part) in [
+        ("[0, 3]", "[0, 3, 1]", "the same length"),
+        ("[0, 3]", "[1, -2]", "differ from each other"),
+        (", [0, 3]", "", "the number of query.candidates"),
+        ("[[1, -2], [0, 3]]", "[[1], [0]]", "the length of each of query.candidates"),
+        ("-2", "-9007199254740992", "-2^53"),
+        ("fraction_bits = 4", "fraction_bits = 31", "query.fraction_bits"),
+        ("fraction_bits = 4\n", "", "query.fraction_bits"),
+        ("fallback = 2", "fallback = 3", "query.fallback"),
+        (
+            "fallback = 2",
+            "fallback = 2\nlabels = [\"a\", \"b\"]",
+            "one label for each of the 3 buckets",
+        ),
+    ] {
+        let error = made(&plain.replace(from, to)).unwrap_err();
+        assert!(error.contains(part), "{from} -> {to}: {error}");
+    }
 }
 
 #[test]

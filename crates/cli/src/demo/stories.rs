@@ -35,7 +35,7 @@ pub(super) const DEFAULT: &str = "words";
 const END: &str = include_str!("../../data/stories/end.toml");
 
 /// All of them.
-pub(super) static STORIES: [Story; 6] = [
+pub(super) static STORIES: [Story; 7] = [
     Story {
         name: DEFAULT,
         about: "Which words are common? Devices randomize their answers.",
@@ -82,6 +82,15 @@ pub(super) static STORIES: [Story; 6] = [
         population: include_str!("../../data/stories/apps.tsv"),
     },
     Story {
+        name: "nearest",
+        about: "Which published topic is closest to what people write? Devices compare embeddings.",
+        heading: "topic",
+        each: "each with the 16 numbers of an embedding",
+        learned: "for how many devices each of eight published topics is the closest",
+        recipe: include_str!("../../data/stories/nearest.toml"),
+        population: include_str!("../../data/stories/nearest.tsv"),
+    },
+    Story {
         name: "vectors",
         about: "When are people active? The mean of 48 numbers each; devices add the noise.",
         heading: "activity in each half hour from midnight on, mean of all devices",
@@ -120,8 +129,12 @@ mod tests {
 
     const DEVICES: u32 = 500;
 
+    fn story_of(name: &str) -> &'static Story {
+        STORIES.iter().find(|story| story.name == name).unwrap()
+    }
+
     fn asked(name: &str) -> (Question, Vec<&'static str>) {
-        let found = STORIES.iter().find(|story| story.name == name).unwrap();
+        let found = story_of(name);
         let question = story(found, DEVICES, 7).unwrap();
         let kinds = Population::parse(found.population).unwrap();
         let lines = question.held.iter().map(|kind| kinds.kinds()[*kind as usize]).collect();
@@ -225,6 +238,16 @@ mod tests {
             assert!((found - sum / 500.0).abs() < 1e-12);
         }
         assert_eq!(truth::statistics(&question)[0], 500.0);
+    }
+
+    /// Each topic has three embeddings, which are close to it.
+    #[test]
+    fn the_true_topics_are_the_closest_ones() {
+        let (question, lines) = asked("nearest");
+        let kinds: Vec<&str> =
+            Population::parse(story_of("nearest").population).unwrap().kinds().to_vec();
+        let truth = kinds.chunks(3).map(|topic| count(&lines, |line| topic.contains(&line)));
+        assert_eq!(truth::buckets(&question), truth.collect::<Vec<_>>());
     }
 
     #[test]

@@ -297,6 +297,14 @@ fn query(list: &mut Changes, old: &Query, new: &Query) {
     if words::query(old) == words::query(new) {
         list.text("query.labels", "labels", &labels(old), &labels(new));
     }
+    if let (
+        Query::Nearest { candidates: was, fraction_bits: coarse, .. },
+        Query::Nearest { candidates: is, fraction_bits: fine, .. },
+    ) = (old, new)
+        && (was, coarse) != (is, fine)
+    {
+        list.push("query.candidates", "other candidates".to_owned(), Effect::Neutral);
+    }
     list.text("query.mapping", "mapping", old.mapping(), new.mapping());
     list.text("query.fallback", "fallback", &words::fallback(old), &words::fallback(new));
 }

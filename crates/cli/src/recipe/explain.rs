@@ -121,6 +121,19 @@ fn what(recipe: &Recipe) -> Vec<String> {
             "From that it takes {} numbers, makes them smaller if they are large, and rounds them",
             grouped(vectors.dimension.into())
         ),
+        Query::Nearest { candidates, .. } => {
+            let length = grouped(recipe.query.candidate_dimension().unwrap_or_default().into());
+            let count = grouped(candidates.len() as u64);
+            let names = recipe.query.labels().map_or_else(String::new, |labels| {
+                let names: Vec<&str> =
+                    labels.iter().take(candidates.len()).map(String::as_str).collect();
+                format!(", which are called {}", names.join(", "))
+            });
+            format!(
+                "From that it takes {length} numbers, and looks which of {count} lists of numbers that are \
+                 written in the question they are closest to{names}. Only which one it is counts"
+            )
+        }
         Query::Histogram { .. } | Query::SparseHistogram { .. } => match recipe.query.labels() {
             Some(labels) => {
                 format!("From that it works out one of these answers: {}", labels.join(", "))

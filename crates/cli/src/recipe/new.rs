@@ -69,13 +69,18 @@ pub(crate) struct NewArgs {
     /// In how many buckets of a multi_histogram one device may be.
     #[arg(long, value_name = "N", help_heading = "Question")]
     pub(super) most: Option<String>,
+    /// The published vectors of which the closest one counts: a text file with a vector per line and
+    /// commas between its numbers.
+    #[arg(long, value_name = "FILE", help_heading = "Question")]
+    pub(super) candidates: Option<PathBuf>,
     /// How many numbers a vector has.
     #[arg(long, value_name = "D", help_heading = "Question")]
     pub(super) dimension: Option<String>,
     /// The largest norm (L2) of a vector; longer ones are made shorter [default: 1]
     #[arg(long, value_name = "C", help_heading = "Question")]
     pub(super) clip: Option<String>,
-    /// Numbers of vectors are rounded to multiples of 2^-F [default: 15, or 20 above 100,000 numbers]
+    /// Numbers of vectors are rounded to multiples of 2^-F [default: 15, or 20 above 100,000 numbers;
+    /// candidates: 10]
     #[arg(long, value_name = "F", value_parser = clap::value_parser!(u32).range(0..=30), help_heading = "Question")]
     pub(super) fraction_bits: Option<u32>,
     /// Send only so many numbers of a vector, by a random projection that all devices share.
@@ -309,6 +314,8 @@ pub(super) enum Kind {
     /// A histogram in which nearly all devices are in one bucket.
     #[value(name = "sparse_histogram")]
     SparseHistogram,
+    /// Which of several published vectors is closest to that of the device.
+    Nearest,
     /// The sum of a vector per device.
     #[value(name = "vector_sum")]
     VectorSum,
@@ -371,7 +378,7 @@ impl NewArgs {
         if recipe.when.opens < now {
             output.warning("it is open already; devices want a recipe to be in the log for a day");
         }
-        if let Query::Histogram { fallback, .. } = &recipe.query {
+        if let Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } = &recipe.query {
             let bucket = words::bucket(&recipe.query, *fallback);
             output.remark(format!("{bucket} counts devices for which the mapping has no value"));
         }
@@ -432,6 +439,7 @@ impl NewArgs {
             Kind::Sum | Kind::Mean => ("--max", self.max.is_some()),
             Kind::Quantiles => ("--boundaries", self.boundaries.is_some()),
             Kind::VectorSum | Kind::VectorMean => ("--dimension", self.dimension.is_some()),
+            Kind::Nearest => ("--candidates", self.candidates.is_some()),
             Kind::Count => ("", true),
         };
         let needed = [
@@ -479,11 +487,18 @@ impl NewArgs {
 
 /// The recipe of a draft, with placeholders for what is not known yet.
 fn completed(draft: &RecipeDraft) -> Result<Recipe> {
-    recipe_file::with_stand_ins(draft.clone()).map_err(|error| match draft.query.labels() {
-        Some(_) if error.to_string().contains("fit into an entry") => {
-            hinted(error, "give fewer or shorter --labels, or --buckets, which have no names")
+    recipe_file::with_stand_ins(draft.clone()).map_err(|error| {
+        let is_too_long = error.to_string().contains("fit into an entry");
+        match draft.query.labels() {
+            _ if is_too_long && draft.query.candidate_dimension().is_some() => hinted(
+                error,
+                "give fewer --candidates, with fewer numbers, or a smaller --fraction-bits",
+            ),
+            Some(_) if is_too_long => {
+                hinted(error, "give fewer or shorter --labels, or --buckets, which have no names")
+            }
+            _ => error,
         }
-        _ => error,
     })
 }
 

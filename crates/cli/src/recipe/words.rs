@@ -95,6 +95,11 @@ pub(crate) fn query(query: &Query) -> String {
             let default = bucket(query, *default);
             format!("histogram of {buckets} buckets{}, nearly all in {default}", names(query))
         }
+        Query::Nearest { candidates, .. } => {
+            let length = grouped(query.candidate_dimension().unwrap_or_default().into());
+            let count = grouped(candidates.len() as u64);
+            format!("closest of {count} published vectors of {length} numbers{}", names(query))
+        }
         Query::VectorSum(vectors) => format!("sum of {}", self::vectors(vectors)),
         Query::VectorMean(vectors) => format!("mean of {}", self::vectors(vectors)),
     }
@@ -241,7 +246,9 @@ pub(crate) fn fallback(query: &Query) -> String {
     match query {
         Query::Count { fallback, .. } => fallback.to_string(),
         Query::Sum { fallback, .. } | Query::Mean { fallback, .. } => grouped(*fallback),
-        Query::Histogram { fallback, .. } => bucket(query, *fallback),
+        Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } => {
+            bucket(query, *fallback)
+        }
         Query::Quantiles { fallback, .. } => fallback.to_string(),
         Query::MultiHistogram { fallback, .. } => buckets(query, fallback),
         Query::SparseHistogram { default, .. } => bucket(query, *default),

@@ -34,6 +34,7 @@ pub(super) fn of(
         | Query::Histogram { .. }
         | Query::MultiHistogram { .. }
         | Query::SparseHistogram { .. }
+        | Query::Nearest { .. }
         | Query::VectorSum(_)
         | Query::VectorMean(_) => Ok(Vec::new()),
     }

@@ -20,6 +20,9 @@ pub(super) fn mapping_types(query: &Query) -> Vec<Type> {
             Some(_) => vec![Type::Int, Type::String],
             None => vec![Type::Int],
         },
+        Query::Nearest { .. } => {
+            vec![Type::Vector(query.candidate_dimension().unwrap_or_default())]
+        }
         Query::VectorSum(vectors) | Query::VectorMean(vectors) => {
             vec![Type::Vector(vectors.dimension)]
         }
@@ -45,6 +48,9 @@ pub(super) fn meaning(
         (Query::MultiHistogram { most, .. }, Value::List(values)) => {
             Some(Answer::Labels(several(query, *most, values)))
         }
+        (Query::Nearest { candidates, fraction_bits, .. }, Value::Vector(value)) => {
+            nearest(candidates, *fraction_bits, value.as_slice()).map(Answer::OneHot)
+        }
         (Query::VectorSum(vectors) | Query::VectorMean(vectors), Value::Vector(value)) => {
             vector(vectors, projection, value.as_slice()).map(Answer::Vector)
         }
@@ -67,6 +73,25 @@ fn vector(
         None => clipped(value),
         Some(projection) => clipped(&projection.project(value)),
     })
+}
+
+/// The closest candidate, and the first of several. `None` if the vector has another length, or a
+/// coordinate that is no number or too large to be squared. Every candidate is looked at in full,
+/// whatever the vector is.
+fn nearest(candidates: &[Vec<i64>], fraction_bits: u32, vector: &[f64]) -> Option<u32> {
+    // Exact: the format allows few bits.
+    let unit = 1.0 / (1_u64 << fraction_bits.min(63)) as f64;
+    let square = |(number, own): (&i64, &f64)| {
+        let difference = own - *number as f64 * unit;
+        difference * difference
+    };
+    let distance = |candidate: &Vec<i64>| candidate.iter().zip(vector).map(square).sum::<f64>();
+    let distances: Vec<f64> = candidates.iter().map(distance).collect();
+    let sound = candidates.iter().all(|one| one.len() == vector.len())
+        && distances.iter().all(|distance| distance.is_finite());
+    let (index, _) =
+        distances.iter().enumerate().min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    u32::try_from(index).ok().filter(|_| sound)
 }
 
 /// The buckets of a list: what is none is left out, each counts once, and of more than `most` the
@@ -107,7 +132,9 @@ pub(super) fn fallback(query: &Query) -> Answer {
     match query {
         Query::Count { fallback, .. } => Answer::Bit(*fallback),
         Query::Sum { fallback, .. } | Query::Mean { fallback, .. } => Answer::Number(*fallback),
-        Query::Histogram { fallback, .. } => Answer::OneHot(*fallback),
+        Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } => {
+            Answer::OneHot(*fallback)
+        }
         // There are far fewer ranges than 2^32.
         Query::Quantiles { boundaries, fallback, .. } => {
             range(boundaries, *fallback).unwrap_or(Answer::OneHot(0))

@@ -143,7 +143,7 @@ fn encoding(
             }
             return Ok(Encoding::Vector { length: vectors.sent(), norm_bound });
         }
-        Query::Histogram { .. } | Query::Quantiles { .. } => false,
+        Query::Histogram { .. } | Query::Quantiles { .. } | Query::Nearest { .. } => false,
         // A point of the geometry belongs to every answer, the default too.
         Query::SparseHistogram { .. } => {
             !matches!(randomizer, Randomizer::ProjectiveGeometry { .. })

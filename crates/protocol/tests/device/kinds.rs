@@ -74,6 +74,17 @@ fn sparse() -> Query {
     Query::SparseHistogram { buckets: 4, labels: None, mapping: "region".to_owned(), default: 1 }
 }
 
+/// Halves; a device without a vector has a bucket of its own.
+fn nearest() -> Query {
+    Query::Nearest {
+        candidates: vec![vec![2, 0, 0], vec![0, 2, 0], vec![-2, 0, 1]],
+        fraction_bits: 1,
+        labels: None,
+        mapping: "trace".to_owned(),
+        fallback: 3,
+    }
+}
+
 fn region(number: i64) -> Attributes {
     [("region".to_owned(), Value::Int(number))].into()
 }
@@ -104,6 +115,16 @@ fn every_kind_has_an_answer_for_every_device() {
         (sparse(), region(3), Answer::OneHot(3)),
         (sparse(), region(4), Answer::OneHot(1)),
         (sparse(), Attributes::new(), Answer::OneHot(1)),
+        (nearest(), trace(&[0.9, 0.1, 0.0]), Answer::OneHot(0)),
+        (nearest(), trace(&[-0.1, 0.8, 0.3]), Answer::OneHot(1)),
+        (nearest(), trace(&[-7.0, 0.0, 5.0]), Answer::OneHot(2)),
+        // Of equally close ones the first.
+        (nearest(), trace(&[0.5, 0.5, 0.0]), Answer::OneHot(0)),
+        (nearest(), trace(&[0.5, 0.5]), Answer::OneHot(3)),
+        (nearest(), trace(&[0.5, f64::NAN, 0.0]), Answer::OneHot(3)),
+        (nearest(), trace(&[0.5, f64::INFINITY, 0.0]), Answer::OneHot(3)),
+        (nearest(), trace(&[0.5, 1e200, 0.0]), Answer::OneHot(3)),
+        (nearest(), Attributes::new(), Answer::OneHot(3)),
         (apps("apps"), having(&["chess", "maps"]), labels(&[0, 2])),
         (apps("apps"), having(&[]), labels(&[])),
         // What is unknown does not count, and nothing counts twice.

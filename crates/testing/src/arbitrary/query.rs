@@ -10,7 +10,7 @@ use super::{Attributes, below, chance, number, pick, probability, text};
 
 /// An arbitrary query.
 pub(super) fn query(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
-    match below(9, rng) {
+    match below(10, rng) {
         0 => Query::Count { mapping: predicate(attributes, rng), fallback: chance(2, rng) },
         1 | 2 => {
             let max = number(1, MAX_INTEGER, rng);
@@ -32,6 +32,7 @@ pub(super) fn query(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
             Query::SparseHistogram { buckets, labels, mapping, default: bucket(buckets, rng) }
         }
         6 => quantiles(attributes, rng),
+        8 => nearest(attributes, rng),
         7 => {
             let vectors = vectors(attributes, rng);
             if chance(2, rng) { Query::VectorSum(vectors) } else { Query::VectorMean(vectors) }
@@ -62,6 +63,21 @@ fn quantiles(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
     }
     let mapping = integer(attributes, MAX_INTEGER, rng);
     Query::Quantiles { boundaries, quantiles, mapping, fallback: signed(rng) }
+}
+
+/// The candidates may have another length than the attribute, as for [`vectors`].
+fn nearest(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
+    let others = number(MIN_DIMENSION, 5, rng) - 1;
+    // They differ in their first numbers. None is -1, which tests of the format write in place of any
+    // number.
+    let other = |rng: &mut dyn Rng| Some(signed(rng)).filter(|it| *it != -1).unwrap_or(7);
+    let candidates: Vec<Vec<i64>> = (0..number(2, 20, rng) as i64)
+        .map(|first| [first].into_iter().chain((0..others).map(|_| other(rng))).collect())
+        .collect();
+    let fallback = number(0, candidates.len() as u64, rng) as u32;
+    let fraction_bits = number(0, MAX_FRACTION_BITS, rng) as u32;
+    let mapping = vectors(attributes, rng).mapping;
+    Query::Nearest { candidates, fraction_bits, labels: None, mapping, fallback }
 }
 
 /// The attribute may be of another type or length: `sotto-wire` does not know what a mapping says.

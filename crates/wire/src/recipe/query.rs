@@ -94,6 +94,22 @@ pub enum Query {
         /// The bucket of nearly all devices, and the measurement if the mapping yields none.
         default: u32,
     },
+    /// Which of several published vectors is closest (L2) to that of a device; of equally close ones
+    /// the first. A device without a vector, or with one of another length or with a coordinate that
+    /// is no number, has the fallback.
+    Nearest {
+        /// The published vectors, in units of `2^-fraction_bits`.
+        candidates: Vec<Vec<i64>>,
+        /// What their numbers are multiples of.
+        fraction_bits: u32,
+        /// The names of the candidates in order, and that of the fallback if it is none of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        labels: Option<Vec<String>>,
+        /// Yields a vector.
+        mapping: String,
+        /// The number of a candidate, or the one after the last: a bucket of its own.
+        fallback: u32,
+    },
     /// The sum of a vector per device.
     VectorSum(VectorQuery),
     /// The mean of a vector per device: their sum, divided by the number of devices that took part.
@@ -172,6 +188,7 @@ impl Query {
             Self::Quantiles { .. } => "quantiles",
             Self::MultiHistogram { .. } => "multi_histogram",
             Self::SparseHistogram { .. } => "sparse_histogram",
+            Self::Nearest { .. } => "nearest",
             Self::VectorSum(_) => "vector_sum",
             Self::VectorMean(_) => "vector_mean",
         }
@@ -187,6 +204,7 @@ impl Query {
             | Self::Quantiles { mapping, .. }
             | Self::MultiHistogram { mapping, .. }
             | Self::SparseHistogram { mapping, .. }
+            | Self::Nearest { mapping, .. }
             | Self::VectorSum(VectorQuery { mapping, .. })
             | Self::VectorMean(VectorQuery { mapping, .. }) => mapping,
         }
@@ -202,6 +220,7 @@ impl Query {
             | Self::Quantiles { mapping, .. }
             | Self::MultiHistogram { mapping, .. }
             | Self::SparseHistogram { mapping, .. }
+            | Self::Nearest { mapping, .. }
             | Self::VectorSum(VectorQuery { mapping, .. })
             | Self::VectorMean(VectorQuery { mapping, .. }) => mapping,
         }
@@ -212,7 +231,8 @@ impl Query {
         match self {
             Self::Histogram { labels, .. }
             | Self::MultiHistogram { labels, .. }
-            | Self::SparseHistogram { labels, .. } => labels.as_deref(),
+            | Self::SparseHistogram { labels, .. }
+            | Self::Nearest { labels, .. } => labels.as_deref(),
             _ => None,
         }
     }
@@ -221,6 +241,16 @@ impl Query {
     pub fn vectors(&self) -> Option<&VectorQuery> {
         match self {
             Self::VectorSum(vectors) | Self::VectorMean(vectors) => Some(vectors),
+            _ => None,
+        }
+    }
+
+    /// How many numbers each candidate has.
+    pub fn candidate_dimension(&self) -> Option<u32> {
+        match self {
+            Self::Nearest { candidates, .. } => {
+                candidates.first().map(|one| u32::try_from(one.len()).unwrap_or(u32::MAX))
+            }
             _ => None,
         }
     }
@@ -235,6 +265,10 @@ impl Query {
             | Self::SparseHistogram { buckets, .. } => Some(*buckets),
             Self::Quantiles { boundaries, .. } => {
                 Some(u32::try_from(boundaries.len()).unwrap_or(u32::MAX).saturating_add(1))
+            }
+            Self::Nearest { candidates, fallback, .. } => {
+                let candidates = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
+                Some(candidates.max(fallback.saturating_add(1)))
             }
         }
     }
@@ -290,9 +324,35 @@ impl Query {
                 check_quantiles(quantiles)?;
                 signed("query.fallback", *fallback)
             }
+            Self::Nearest { candidates, fraction_bits, labels, fallback, .. } => {
+                check_candidates(candidates)?;
+                range("query.fraction_bits", u64::from(*fraction_bits), 0, MAX_FRACTION_BITS)?;
+                range("query.fallback", u64::from(*fallback), 0, candidates.len() as u64)?;
+                check_buckets(self.buckets().unwrap_or_default(), labels.as_deref())
+            }
             Self::VectorSum(vectors) | Self::VectorMean(vectors) => vectors.check(),
         }
     }
+}
+
+/// Vectors of one length that differ. How many numbers there may be follows from the length of an
+/// entry of the log.
+fn check_candidates(candidates: &[Vec<i64>]) -> Result<(), FormatError> {
+    let (many, most) = (candidates.len() as u64, MAX_BUCKETS - 1);
+    range("the number of query.candidates", many, MIN_BUCKETS, most)?;
+    let length = candidates.first().map_or(0, Vec::len);
+    let least = "the length of each of query.candidates";
+    range(least, length as u64, MIN_DIMENSION, MAX_DIMENSION)?;
+    if candidates.iter().any(|one| one.len() != length) {
+        return refuse("query.candidates must all have the same length");
+    }
+    for number in candidates.iter().flatten() {
+        signed("each number of query.candidates", *number)?;
+    }
+    if candidates.iter().collect::<BTreeSet<_>>().len() != candidates.len() {
+        return refuse("query.candidates must differ from each other");
+    }
+    Ok(())
 }
 
 fn is_quartiles(quantiles: &[Probability]) -> bool {

@@ -53,12 +53,14 @@ impl Randomizer {
     pub fn queries(&self) -> &'static [&'static str] {
         match self {
             Self::None => &[],
-            Self::RandomizedResponse { .. } => &["histogram", "quantiles"],
+            Self::RandomizedResponse { .. } => &["histogram", "quantiles", "nearest"],
             Self::Rappor { .. } => {
-                &["histogram", "quantiles", "sparse_histogram", "multi_histogram"]
+                &["histogram", "quantiles", "sparse_histogram", "multi_histogram", "nearest"]
             }
-            Self::ProjectiveGeometry { .. } => &["histogram", "quantiles", "sparse_histogram"],
-            Self::Gaussian { .. } => &["vector_sum", "vector_mean", "histogram"],
+            Self::ProjectiveGeometry { .. } => {
+                &["histogram", "quantiles", "sparse_histogram", "nearest"]
+            }
+            Self::Gaussian { .. } => &["vector_sum", "vector_mean", "histogram", "nearest"],
         }
     }
 

@@ -190,6 +190,7 @@ fn other_values(value: &Value) -> Vec<Value> {
                 "quantiles",
                 "multi_histogram",
                 "sparse_histogram",
+                "nearest",
                 "vector_sum",
                 "vector_mean",
                 "none",

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::{Expression, Reason};
 use sotto_protocol::recipe::check_mapping;
-use sotto_wire::limits::MAX_BUCKETS;
+use sotto_wire::limits::{MAX_BUCKETS, MAX_INTEGER};
 use sotto_wire::recipe::{
     AttributeName, AttributeType, Compression, Query, VectorQuery, parse_epsilon,
 };
@@ -21,8 +21,11 @@ use crate::recipe_file;
 /// The bucket of devices for which the mapping has no value.
 const UNKNOWN: &str = "unknown";
 
+/// The fraction bits of candidates: fine enough for embeddings of norm 1, and short to write.
+const CANDIDATE_BITS: u32 = 10;
+
 const KINDS: &str = "histogram, count, sum, mean, quantiles, multi_histogram, sparse_histogram, \
-                     vector_sum or vector_mean";
+                     nearest, vector_sum or vector_mean";
 
 type Attributes = BTreeMap<AttributeName, AttributeType>;
 
@@ -50,7 +53,9 @@ impl NewArgs {
             Kind::Count => "Mapping to yes or no, like: minutes < 15",
             Kind::Sum | Kind::Mean | Kind::Quantiles => "Mapping to the number, like: minutes",
             Kind::MultiHistogram => "Mapping to the list of buckets, like: apps",
-            Kind::VectorSum | Kind::VectorMean => "Mapping to the vector: the name of an attribute",
+            Kind::Nearest | Kind::VectorSum | Kind::VectorMean => {
+                "Mapping to the vector: the name of an attribute"
+            }
         };
         let query = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
             let mut query = without.clone();
@@ -67,9 +72,11 @@ impl NewArgs {
     fn applies(&self, kind: Kind) -> Result<()> {
         let of_buckets =
             matches!(kind, Kind::Histogram | Kind::MultiHistogram | Kind::SparseHistogram);
+        let of_candidates = kind == Kind::Nearest;
         let of_vectors = matches!(kind, Kind::VectorSum | Kind::VectorMean);
         for (option, given, is_for) in [
-            ("--labels", self.labels.is_some(), of_buckets),
+            ("--labels", self.labels.is_some(), of_buckets || of_candidates),
+            ("--candidates", self.candidates.is_some(), of_candidates),
             ("--buckets", self.buckets.is_some(), of_buckets),
             ("--max", self.max.is_some(), matches!(kind, Kind::Sum | Kind::Mean)),
             ("--boundaries", self.boundaries.is_some(), kind == Kind::Quantiles),
@@ -77,7 +84,7 @@ impl NewArgs {
             ("--default-rate", self.default_rate.is_some(), kind == Kind::SparseHistogram),
             ("--dimension", self.dimension.is_some(), of_vectors),
             ("--clip", self.clip.is_some(), of_vectors),
-            ("--fraction-bits", self.fraction_bits.is_some(), of_vectors),
+            ("--fraction-bits", self.fraction_bits.is_some(), of_vectors || of_candidates),
             ("--compress", self.compress.is_some(), of_vectors),
         ] {
             let name = kind.to_possible_value();
@@ -131,9 +138,32 @@ impl NewArgs {
                 let default = bucket(self.fallback_number(0, labels.as_deref())?)?;
                 Query::SparseHistogram { buckets, labels, mapping, default }
             }
+            Kind::Nearest => self.nearest(ask)?,
             Kind::VectorSum => Query::VectorSum(self.vectors(ask)?),
             Kind::VectorMean => Query::VectorMean(self.vectors(ask)?),
         })
+    }
+
+    /// The candidates in a file. Devices without a vector have a bucket of their own, unless the
+    /// author chose another one.
+    fn nearest(&self, ask: &mut Inquiry<'_>) -> Result<Query> {
+        let fraction_bits = self.fraction_bits.unwrap_or(CANDIDATE_BITS);
+        let given = self.candidates.as_ref().map(|path| path.display().to_string());
+        let question = "Which file has the candidates? A vector per line, commas between numbers";
+        let candidates = ask.value("--candidates", question, given.as_deref(), None, |path| {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+            vectors_of(&text, fraction_bits)
+        })?;
+        let mut labels: Option<Vec<String>> = self
+            .labels
+            .as_ref()
+            .map(|labels| labels.split(',').map(|label| label.trim().to_owned()).collect());
+        let fallback = bucket(self.fallback_number(candidates.len() as u64, labels.as_deref())?)?;
+        if self.fallback.is_none() {
+            labels.iter_mut().for_each(|labels| labels.push(UNKNOWN.to_owned()));
+        }
+        Ok(Query::Nearest { candidates, fraction_bits, labels, mapping: String::new(), fallback })
     }
 
     /// Vectors, without their mapping.
@@ -220,6 +250,23 @@ impl NewArgs {
     }
 }
 
+/// The vectors of a text, a line each, in units of `2^-fraction_bits`.
+fn vectors_of(text: &str, fraction_bits: u32) -> Result<Vec<Vec<i64>>> {
+    let unit = f64::from(fraction_bits).exp2();
+    let number = |text: &str| {
+        let number: f64 = text.trim().parse().map_err(|_| anyhow!("{text:?} is not a number"))?;
+        let scaled = (number * unit).round();
+        ensure!(scaled.abs() <= MAX_INTEGER as f64, "{text} is too large");
+        Ok(scaled as i64)
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let vectors = lines.map(|(index, line)| {
+        let numbers = line.split([',', ';']).map(number).collect::<Result<Vec<_>>>();
+        numbers.with_context(|| format!("line {}", index + 1))
+    });
+    vectors.collect()
+}
+
 /// The number of a bucket, or that of its name.
 fn named(text: &str, labels: Option<&[String]>) -> Result<u64> {
     let index = labels.and_then(|labels| labels.iter().position(|label| label == text));
@@ -260,9 +307,8 @@ fn wrong_mapping(reason: String, query: &Query, attributes: &Attributes) -> anyh
     match wrong.map(|wrong| wrong.reason) {
         Some(Reason::Undeclared(name)) if !labels.contains(&name) => hinted(
             error,
-            match query.vectors() {
-                Some(vectors) => {
-                    let length = vectors.dimension;
+            match query.vectors().map(|vectors| vectors.dimension).or(query.candidate_dimension()) {
+                Some(length) => {
                     format!("declare what it reads: --attribute '{name}:vector({length})'")
                 }
                 None => format!(

@@ -139,7 +139,7 @@ fn every_kind_is_made_with_a_claim() {
                 Kind::Count => args.labels = None,
                 Kind::Quantiles => (args.labels, args.boundaries) = (None, text("-5,15,45")),
                 Kind::MultiHistogram => args.most = text("2"),
-                Kind::VectorSum | Kind::VectorMean => args.labels = None,
+                Kind::VectorSum | Kind::VectorMean | Kind::Nearest => args.labels = None,
                 Kind::Histogram | Kind::SparseHistogram => {}
             }
             change(args);
@@ -531,6 +531,44 @@ fn vectors_get_noise_of_the_devices_or_of_the_aggregators() {
         "query.fraction_bits: the largest norm of a report is",
     );
     refused(|args| args.device_sigma = text("-1"), "--device-sigma");
+}
+
+/// A file of candidates becomes whole numbers, and devices without a vector have a bucket.
+#[test]
+fn candidates_come_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("candidates.csv");
+    let made = |lines: &str, change: fn(&mut NewArgs)| {
+        std::fs::write(&path, lines).unwrap();
+        draft(|args| {
+            (args.kind, args.fallback, args.labels) = (Some(Kind::Nearest), None, None);
+            args.candidates = Some(path.clone());
+            args.attribute = vec!["trace:vector(2)".to_owned()];
+            args.mapping = text("trace");
+            change(args);
+        })
+    };
+    let recipe = made("0.5, -1\n\n0;1e-3\n", |args| args.labels = text("a,b")).unwrap();
+    let Query::Nearest { candidates, fraction_bits, labels, fallback, .. } = &recipe.query else {
+        panic!("{:?}", recipe.query)
+    };
+    assert_eq!((candidates, *fraction_bits), (&vec![vec![512, -1024], vec![0, 1]], 10));
+    assert_eq!((labels.as_ref().unwrap().join(" "), *fallback), ("a b unknown".to_owned(), 2));
+    assert!(matches!(recipe.privacy, Privacy::Claim { .. }));
+    let chosen = made("1,2\n3,4\n", |args| args.fallback = text("0")).unwrap();
+    assert_eq!(chosen.query.buckets(), Some(2));
+
+    let refused = |lines: &str, part: &str| {
+        let error = format!("{:#}", made(lines, |_| {}).unwrap_err());
+        assert!(error.contains(part), "{part}: {error}");
+    };
+    refused("1,2\n1,x\n", "line 2: \"x\" is not a number");
+    refused("1,2\n3\n", "the same length");
+    refused("1,2\n1,2\n", "differ from each other");
+    refused("1,2\n", "the number of query.candidates");
+    refused("1,2,3\n4,5,6\n", "the mapping gives vector(2), not vector(3)");
+    let many: String = (0..20_000).map(|one| format!("{one},1\n")).collect();
+    refused(&many, "fit into an entry of the log");
 }
 
 #[test]

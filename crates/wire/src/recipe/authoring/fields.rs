@@ -271,6 +271,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("query.mapping", "\"minutes < 15 ? 0 : 1\""),
     ("query.fallback", "2"),
     ("query.buckets", "3"),
+    ("query.candidates", "[[10, -20], [0, 30]]"),
+    ("query.fraction_bits", "10"),
     ("query.max", "100"),
     ("query.most", "5"),
     ("query.default", "0"),

@@ -15,11 +15,12 @@ enum Kind {
     Quantiles,
     MultiHistogram,
     SparseHistogram,
+    Nearest,
     VectorSum,
     VectorMean,
 }
 
-const KINDS: [(&str, Kind); 9] = [
+const KINDS: [(&str, Kind); 10] = [
     ("count", Kind::Count),
     ("sum", Kind::Sum),
     ("mean", Kind::Mean),
@@ -27,6 +28,7 @@ const KINDS: [(&str, Kind); 9] = [
     ("quantiles", Kind::Quantiles),
     ("multi_histogram", Kind::MultiHistogram),
     ("sparse_histogram", Kind::SparseHistogram),
+    ("nearest", Kind::Nearest),
     ("vector_sum", Kind::VectorSum),
     ("vector_mean", Kind::VectorMean),
 ];
@@ -72,6 +74,14 @@ pub(super) fn read(field: Field) -> Result<Query, AuthoringError> {
             let (buckets, labels) = buckets(&mut fields)?;
             Query::SparseHistogram { buckets, labels, mapping, default }
         }
+        Kind::Nearest => {
+            let candidates =
+                fields.required("candidates")?.list(|field| field.list(Field::signed))?;
+            let fraction_bits = fields.required("fraction_bits")?.integer()?;
+            let labels = labels(&mut fields)?;
+            let fallback = fields.required("fallback")?.integer()?;
+            Query::Nearest { candidates, fraction_bits, labels, mapping, fallback }
+        }
         Kind::VectorSum => Query::VectorSum(vectors(mapping, &mut fields)?),
         Kind::VectorMean => Query::VectorMean(vectors(mapping, &mut fields)?),
     };
@@ -98,8 +108,11 @@ fn compression(field: Field) -> Result<Compression, AuthoringError> {
 
 fn buckets(fields: &mut Fields) -> Result<(u32, Option<Vec<String>>), AuthoringError> {
     let buckets = fields.required("buckets")?.integer()?;
-    let labels = fields.optional("labels").map(|field| field.list(Field::text)).transpose()?;
-    Ok((buckets, labels))
+    Ok((buckets, labels(fields)?))
+}
+
+fn labels(fields: &mut Fields) -> Result<Option<Vec<String>>, AuthoringError> {
+    fields.optional("labels").map(|field| field.list(Field::text)).transpose()
 }
 
 /// Writes the table `[query]`.
@@ -107,6 +120,9 @@ pub(super) fn write(out: &mut Writer, query: &Query) {
     let comment = match query {
         Query::SparseHistogram { .. } => {
             "What is measured; `default` also counts where the mapping has no value."
+        }
+        Query::Nearest { .. } => {
+            "What is measured: the closest candidate; `fallback` counts where there is no vector."
         }
         Query::VectorSum(_) | Query::VectorMean(_) => {
             "What is measured: a vector of norm `clip` at most, zero where a device has none."
@@ -124,9 +140,16 @@ pub(super) fn write(out: &mut Writer, query: &Query) {
                 out.raw("quantiles", texts(&quoted));
             }
         }
+        Query::Nearest { candidates, fraction_bits, .. } => {
+            let lines: Vec<_> =
+                candidates.iter().map(|one| format!("    {},\n", list(one))).collect();
+            out.raw("candidates", format!("[\n{}]", lines.concat()));
+            out.raw("fraction_bits", fraction_bits);
+        }
         _ => {}
     }
-    if let (Some(buckets), false) = (query.buckets(), matches!(query, Query::Quantiles { .. })) {
+    let implied = matches!(query, Query::Quantiles { .. } | Query::Nearest { .. });
+    if let (Some(buckets), false) = (query.buckets(), implied) {
         out.raw("buckets", buckets);
     }
     if let Some(labels) = query.labels() {
@@ -139,7 +162,9 @@ pub(super) fn write(out: &mut Writer, query: &Query) {
     match query {
         Query::Count { fallback, .. } => out.raw("fallback", fallback),
         Query::Sum { fallback, .. } | Query::Mean { fallback, .. } => out.raw("fallback", fallback),
-        Query::Histogram { fallback, .. } => out.raw("fallback", fallback),
+        Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } => {
+            out.raw("fallback", fallback);
+        }
         Query::Quantiles { fallback, .. } => out.raw("fallback", fallback),
         Query::MultiHistogram { fallback, .. } => out.raw("fallback", list(fallback)),
         Query::SparseHistogram { default, .. } => out.raw("default", default),
