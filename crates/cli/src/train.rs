@@ -16,8 +16,8 @@ use clap::Args;
 use sotto_client::{classifying, plan};
 use sotto_learn::model::evaluate;
 use sotto_protocol::trust::{BudgetFile, Trust};
-use sotto_wire::recipe::{Model, Probability, Training, parse_epsilon, parse_probability};
 use sotto_wire::Recipe;
+use sotto_wire::recipe::{Model, Probability, Training, parse_epsilon, parse_probability};
 
 use self::author::{AuthorArgs, needed};
 use self::evaluation::Evaluations;
