@@ -94,7 +94,7 @@ pub(crate) struct DiscoverArgs {
     /// With --story: the noise of each server [default: 2 without --fast]
     #[arg(long, requires = "story", value_name = "SIGMA", value_parser = parse_epsilon)]
     sigma: Option<u64>,
-    /// With --story: decides who has which word and who takes part, and with --fast the noise.
+    /// With --story: decides who has which word, and with --fast who takes part, and the noise.
     #[arg(long, requires = "story", value_name = "S", default_value_t = 1)]
     seed: u64,
     /// How many candidates that nobody holds may survive, on average and in all rounds together.

@@ -13,7 +13,7 @@ use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
 /// servers, or take long.
-const ELSEWHERE: [(&str, &str); 19] = [
+const ELSEWHERE: [(&str, &str); 20] = [
     ("account compose", "account.rs"),
     ("account discrete-gaussian", "account.rs"),
     ("account donation", "account.rs"),
