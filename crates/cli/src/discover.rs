@@ -10,26 +10,23 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
-use sotto_client::{AuthToken, Collector, RetryPolicy};
-use sotto_crypto::Secret;
 use sotto_dp::mechanism::Mechanism;
 use sotto_learn::discovery::{Rule, Search, normalised};
 use sotto_protocol::expression::{Attributes, Value};
 use sotto_protocol::recipe::mechanism;
-use sotto_wire::BatchMode;
 use sotto_wire::recipe::{Probability, parse_epsilon, parse_probability, parse_whole};
 
 use self::report::{Report, Truth};
 use self::series::State;
 use self::story::{At, Protection, Story, WORD};
 use crate::log_source::LogArgs;
-use crate::output::{Outcome, Output, WithHint};
+use crate::output::{Outcome, Output};
 use crate::stage::{Stage, Terms};
 use crate::time_text::{now, parse_seconds};
+use crate::train::author::{AuthorArgs, needed};
 use crate::train::budget;
 use crate::train::fleet::Fleet;
 use crate::train::rounds::Rounds;
-use crate::{keys, private_file, recipe_file, signer_file, trust_file};
 
 /// How often the aggregators of a story read the log.
 const POLL: Duration = Duration::from_millis(200);
@@ -97,7 +94,7 @@ pub(crate) struct DiscoverArgs {
     /// With --story: the noise of each server [default: 2 without --fast]
     #[arg(long, requires = "story", value_name = "SIGMA", value_parser = parse_epsilon)]
     sigma: Option<u64>,
-    /// With --story: decides who has which word and who takes part, and with --fast the noise.
+    /// With --story: decides who has which word, and with --fast who takes part, and the noise.
     #[arg(long, requires = "story", value_name = "S", default_value_t = 1)]
     seed: u64,
     /// How many candidates that nobody holds may survive, on average and in all rounds together.
@@ -109,18 +106,8 @@ pub(crate) struct DiscoverArgs {
     /// Write the words that were found as CSV.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The author's key file (`sotto keys signer`).
-    #[arg(long, value_name = "FILE", requires = "header")]
-    signer: Option<PathBuf>,
-    /// The collector's HPKE key file.
-    #[arg(long, value_name = "FILE", requires = "header")]
-    collector_key: Option<PathBuf>,
-    /// A file with the token that the leader expects from the collector.
-    #[arg(long, value_name = "FILE", requires = "header")]
-    token_file: Option<PathBuf>,
-    /// The trust file, to verify the log.
-    #[arg(long, value_name = "FILE", requires = "header")]
-    trust: Option<PathBuf>,
+    #[command(flatten)]
+    author: AuthorArgs,
     /// The folder from which a web server serves the lists of candidates.
     #[arg(long, value_name = "DIR", requires = "header")]
     lists: Option<PathBuf>,
@@ -266,53 +253,24 @@ impl DiscoverArgs {
 
     /// The rounds of a real series.
     fn real(&self, header: &str, output: &Output) -> Result<Outcome> {
-        let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
-        let log = self.log.required(trust.as_ref())?;
-        let header = recipe_file::find(header, &self.log, trust.as_ref())?.recipe;
-        ensure!(
-            header.is_header(),
-            "the recipe is not the header of a series: it has no [series], or is a round"
-        );
-        if header.aggregation.batch_mode != BatchMode::LeaderSelected {
-            return Err(anyhow!("the series is collected by time, so a round would take days"))
-                .hint("write `batch_mode = \"leader_selected\"` under [aggregation], and publish a new header");
-        }
-        let rule = series::rule(&header, self.false_words)?;
-        let needed = |path: &Option<PathBuf>, name: &str| {
-            path.clone().ok_or_else(|| anyhow!("a discovery with real devices needs {name}"))
-        };
-        let signer = signer_file::read(&needed(&self.signer, "--signer")?)?;
-        ensure!(
-            signer_file::public(&signer) == header.author,
-            "the signer is not the author of the series"
-        );
-        let key = keys::read(&needed(&self.collector_key, "--collector-key")?)?;
-        if *key.config() != header.parties.collector_config()? {
-            return Err(anyhow!("the series is for another collector key"))
-                .hint("give the key whose public half is the recipe's collector_hpke_config");
-        }
-        let token = private_file::read(&needed(&self.token_file, "--token-file")?)
-            .context("the collector's token")?;
+        let author = self.author.open(header, &self.log)?;
+        let header = &author.header;
+        let rule = series::rule(header, self.false_words)?;
         let lists = needed(&self.lists, "--lists")?;
         let folder = needed(&self.state, "--state")?;
-        let _lock = Rounds::lock(&folder)?;
-        let transport = self.log.connection.transport(1)?;
-        let collector = |task| {
-            let token = AuthToken::Bearer(Secret::new(token.trim().to_owned()));
-            let collector = Collector::new(task, keys::duplicate(&key)?, token, transport.clone());
-            Ok(collector.with_retry(RetryPolicy::default()))
-        };
+        let _lock = Rounds::lock(folder)?;
+        let collector = |task| author.collector(task);
         let rounds = Rounds {
-            header: &header,
-            signer: &signer,
-            log: &log,
-            policy: trust.as_ref().map(|trust| trust.policy()),
-            models: &lists,
-            folder: &folder,
+            header,
+            signer: &author.signer,
+            log: &author.log,
+            policy: author.trust.as_ref().map(|trust| trust.policy()),
+            models: lists,
+            folder,
             collector: &collector,
         };
         let mut state = State::load(&rounds, rule, words::denied(self.deny.as_deref())?)?;
-        let mut report = Report::new(&header, false, self.false_words, output)?;
+        let mut report = Report::new(header, false, self.false_words, output)?;
         report.resumed(state.search.rounds());
         while !state.is_over() {
             let round = state.publish(&rounds, self.patience(), output)?;

@@ -1,5 +1,6 @@
 //! `sotto train`: trains a model with devices that show nobody anything.
 
+pub(crate) mod author;
 mod evaluation;
 pub(crate) mod fleet;
 mod report;
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use sotto_client::{AuthToken, Collector, RetryPolicy, classifying, plan};
-use sotto_crypto::Secret;
+use sotto_client::{classifying, plan};
 use sotto_learn::model::evaluate;
 use sotto_protocol::trust::{BudgetFile, Trust};
+use sotto_wire::Recipe;
 use sotto_wire::recipe::{Model, Probability, Training, parse_epsilon, parse_probability};
-use sotto_wire::{BatchMode, Recipe};
 
+use self::author::{AuthorArgs, needed};
 use self::evaluation::Evaluations;
 use self::fleet::{Fleet, Seeded};
 use self::report::{Report, RoundReport, Stopwatch};
@@ -26,10 +27,10 @@ use self::rounds::{Rounds, State, weights};
 use self::step::StepArgs;
 use self::story::{At, Changes, ModelName, Name, Split, Story, coins_of_evaluation};
 use crate::log_source::LogArgs;
-use crate::output::{Outcome, Output, WithHint};
+use crate::output::{Outcome, Output};
 use crate::stage::{Stage, Terms};
 use crate::time_text::{now, parse_seconds};
-use crate::{keys, private_file, random, recipe_file, signer_file, trust_file};
+use crate::{random, recipe_file};
 
 /// How often the aggregators of a story read the log.
 const POLL: Duration = Duration::from_millis(200);
@@ -109,21 +110,11 @@ pub(crate) struct TrainArgs {
     /// The header of the evaluations: a file, or its id or name in the log.
     #[arg(long, conflicts_with = "story", requires = "evaluate_every", value_name = "HEADER")]
     evaluation: Option<String>,
-    /// The author's key file (`sotto keys signer`).
-    #[arg(long, value_name = "FILE", conflicts_with = "story")]
-    signer: Option<PathBuf>,
-    /// The collector's HPKE key file.
-    #[arg(long, value_name = "FILE", conflicts_with = "story")]
-    collector_key: Option<PathBuf>,
-    /// A file with the token that the leader expects from the collector.
-    #[arg(long, value_name = "FILE", conflicts_with = "story")]
-    token_file: Option<PathBuf>,
-    /// The trust file, to verify the log.
-    #[arg(long, value_name = "FILE", conflicts_with = "story")]
-    trust: Option<PathBuf>,
+    #[command(flatten)]
+    author: AuthorArgs,
     /// The folder from which a web server serves models, one for each training. Models that were
     /// written into it are removed two rounds later.
-    #[arg(long, value_name = "DIR", conflicts_with = "story")]
+    #[arg(long, value_name = "DIR", requires = "header")]
     models: Option<PathBuf>,
     /// The folder that remembers how far the training is. With --story: a temporary one.
     #[arg(long, value_name = "DIR")]
@@ -337,38 +328,14 @@ impl TrainArgs {
     /// The rounds of a real series.
     fn real(&self, header: &str, output: &Output) -> Result<Outcome> {
         self.check_files()?;
-        let trust = self.trust.as_deref().map(trust_file::read).transpose()?;
-        let log = self.log.required(trust.as_ref())?;
-        let header = recipe_file::find(header, &self.log, trust.as_ref())?.recipe;
-        ensure!(
-            header.is_header(),
-            "the recipe is not the header of a series: it has no [series], or is a round"
-        );
-        if header.aggregation.batch_mode != BatchMode::LeaderSelected {
-            return Err(anyhow!("the series is collected by time, so a round would take days"))
-                .hint("write `batch_mode = \"leader_selected\"` under [aggregation], and publish a new header");
-        }
+        let author = self.author.open(header, &self.log)?;
+        let header = &author.header;
         let training = header.series.as_ref().and_then(|series| series.training.as_ref());
         let training = training.context("the series trains no model")?;
-        let needed = |path: &Option<PathBuf>, name: &str| {
-            path.clone().ok_or_else(|| anyhow!("a training of real devices needs {name}"))
-        };
-        let signer = signer_file::read(&needed(&self.signer, "--signer")?)?;
-        ensure!(
-            signer_file::public(&signer) == header.author,
-            "the signer is not the author of the series"
-        );
-        let key = keys::read(&needed(&self.collector_key, "--collector-key")?)?;
-        if *key.config() != header.parties.collector_config()? {
-            return Err(anyhow!("the series is for another collector key"))
-                .hint("give the key whose public half is the recipe's collector_hpke_config");
-        }
-        let token = private_file::read(&needed(&self.token_file, "--token-file")?)
-            .context("the collector's token")?;
         let models = needed(&self.models, "--models")?;
         let folder = needed(&self.state, "--state")?;
-        let _lock = Rounds::lock(&folder)?;
-        let evaluations = self.real_evaluations(&header, training, trust.as_ref())?;
+        let _lock = Rounds::lock(folder)?;
+        let evaluations = self.real_evaluations(header, training, author.trust.as_ref())?;
         let expected = header.who.population as f64 * header.sampling.rate.to_f64();
         let min_batch = header.aggregation.min_batch;
         if self.wait.is_none() && (min_batch as f64) < 0.8 * expected {
@@ -378,25 +345,20 @@ impl TrainArgs {
                  Say with --wait how long devices may answer"
             ));
         }
-        let plan = plan(&header, expected, self.step.optimizer(None)?, self.step.quantile())?;
-        let transport = self.log.connection.transport(1)?;
-        let collector = |task| {
-            let token = AuthToken::Bearer(Secret::new(token.trim().to_owned()));
-            let collector = Collector::new(task, keys::duplicate(&key)?, token, transport.clone());
-            Ok(collector.with_retry(RetryPolicy::default()))
-        };
+        let plan = plan(header, expected, self.step.optimizer(None)?, self.step.quantile())?;
+        let collector = |task| author.collector(task);
         let rounds = Rounds {
-            header: &header,
-            signer: &signer,
-            log: &log,
-            policy: trust.as_ref().map(|trust| trust.policy()),
-            models: &models,
-            folder: &folder,
+            header,
+            signer: &author.signer,
+            log: &author.log,
+            policy: author.trust.as_ref().map(|trust| trust.policy()),
+            models,
+            folder,
             collector: &collector,
         };
         let count = header.series.as_ref().map_or(0, |series| series.rounds);
         let mut state = rounds.load(plan, || initial(training))?;
-        let mut report = Report::new(&header, false, self.profile, output)?;
+        let mut report = Report::new(header, false, self.profile, output)?;
         report.resumed(&state.reports);
         report.evaluated_by(evaluations.as_ref(), output)?;
         loop {

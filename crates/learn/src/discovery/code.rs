@@ -3,7 +3,7 @@
 //! The code is a prefix code of the bytes of a word and of its end, the same for everybody. Its
 //! lengths are those of a Huffman code of the letters of English text, so that common letters take
 //! few bits: a word of another language takes more rounds, and is found all the same. Every other
-//! byte is [`OTHER`] and eight bits. The code is complete: every string of bits is the beginning of
+//! byte is a symbol of its own and eight bits. The code is complete: every string of bits is the beginning of
 //! an encoded text.
 
 use std::fmt;
