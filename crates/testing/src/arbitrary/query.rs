@@ -71,7 +71,7 @@ fn nearest(attributes: &Attributes, rng: &mut dyn Rng) -> Query {
     // They differ in their first numbers. None is -1, which tests of the format write in place of any
     // number.
     let other = |rng: &mut dyn Rng| Some(signed(rng)).filter(|it| *it != -1).unwrap_or(7);
-    let candidates: Vec<Vec<i64>> = (0..number(2, 20, rng) as i64)
+    let candidates: Vec<Vec<i64>> = (0..number(2, 4, rng) as i64)
         .map(|first| [first].into_iter().chain((0..others).map(|_| other(rng))).collect())
         .collect();
     let fallback = number(0, candidates.len() as u64, rng) as u32;
