@@ -339,7 +339,7 @@ pub(super) fn short(number: f64) -> String {
     let size = number.abs();
     if number == 0.0 {
         "0".to_owned()
-    } else if size >= 1_000.0 && size < 1e15 {
+    } else if (1_000.0..1e15).contains(&size) {
         let whole = grouped(size.round() as u64);
         if number < 0.0 { format!("-{whole}") } else { whole }
     } else if (0.001..1e15).contains(&size) {
