@@ -9,7 +9,7 @@
 //! goes from the coins of devices to the result, and compares it with the same coins in memory.
 //! [`web`] serves models. [`crash`] is the crash campaign, [`release`] the one of releases with
 //! noise, [`training`] the one of trainings, [`squared_error`] the one of the errors of estimates,
-//! [`large`] the one of large reports, [`fleet`] the same of devices with recipe and tokens; the
+//! [`plan`] the one of predicted errors, [`large`] the one of large reports, [`fleet`] the same of devices with recipe and tokens; the
 //! tests run a slice of each.
 
 pub mod cli;
@@ -23,6 +23,7 @@ pub mod pair;
 pub mod phone;
 pub mod pipe;
 pub mod pipeline;
+pub mod plan;
 pub mod process;
 pub mod release;
 pub mod service;

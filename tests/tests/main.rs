@@ -18,6 +18,7 @@ mod models;
 mod one_address;
 mod peers;
 mod pipeline;
+mod plan;
 mod receipts;
 mod recipes;
 mod release;

@@ -41,7 +41,7 @@ enum Chore {
         campaign: Campaign,
         /// Mutated messages per decoder (fuzz, default 1,000,000), runs of each population (audit,
         /// default 200,000), kills (crash and release, default 300; log, default 200; training,
-        /// default 100), collections per mechanism (error, default 20), or reports (large, default
+        /// default 100), collections per mechanism (error, default 20) or question (plan, default 20), or reports (large, default
         /// 200).
         #[arg(long)]
         count: Option<u64>,
@@ -76,6 +76,8 @@ enum Campaign {
     /// The squared errors of estimates against those that results predict, with 10,000 of a million
     /// devices.
     Error,
+    /// The squared errors and the turnout of thirty questions in memory against their prediction.
+    Plan,
     /// A public log of a million entries, and `kill -9` of a process that appends to one.
     Log,
     /// Reports of the largest size through relay, leader and helper: the memory of each.
@@ -92,6 +94,7 @@ fn main() -> Result<ExitCode> {
         Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
         Chore::Campaign { campaign: Campaign::Training, count, seed } => run::training(count, seed),
         Chore::Campaign { campaign: Campaign::Error, count, seed } => run::error(count, seed),
+        Chore::Campaign { campaign: Campaign::Plan, count, seed } => run::plan(count, seed),
         Chore::Campaign { campaign: Campaign::Log, count, seed } => run::log(count, seed),
         Chore::Campaign { campaign: Campaign::Large, count, seed } => run::large(count, seed),
         Chore::Campaign { campaign: Campaign::Audit, count, seed } => run::audit(count, seed),

@@ -15,6 +15,8 @@ const CRASH_KILLS: u64 = 300;
 const TRAINING_KILLS: u64 = 100;
 /// What `cargo xtask campaign error` runs unless told otherwise.
 const ERROR_RUNS: u64 = 20;
+/// What `cargo xtask campaign plan` runs unless told otherwise.
+const PLAN_RUNS: u64 = 20;
 /// What `cargo xtask campaign log` runs unless told otherwise.
 const LOG_KILLS: u64 = 200;
 /// What `cargo xtask campaign large` runs unless told otherwise.
@@ -63,6 +65,11 @@ pub(crate) fn training(count: Option<u64>, seed: u64) -> Result<ExitCode> {
 /// The campaign of the errors of estimates, on the release binary.
 pub(crate) fn error(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     with_binary("error-campaign", count.unwrap_or(ERROR_RUNS), seed)
+}
+
+/// The campaign of predicted errors, on the release binary.
+pub(crate) fn plan(count: Option<u64>, seed: u64) -> Result<ExitCode> {
+    with_binary("plan-campaign", count.unwrap_or(PLAN_RUNS), seed)
 }
 
 /// The campaign of large reports, on the release binary.

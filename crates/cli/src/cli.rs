@@ -10,6 +10,7 @@ use crate::{
     completions::{CompletionsArgs, ManArgs},
     demo::DemoArgs,
     device::DeviceArgs,
+    fleet::FleetArgs,
     interop::InteropArgs,
     keys::KeysArgs,
     log::LogCommandArgs,
@@ -50,6 +51,8 @@ enum Command {
     Log(LogCommandArgs),
     /// Run a device, which decides by itself what to answer.
     Device(DeviceArgs),
+    /// Ask a whole fleet many times in memory, and compare the errors with the prediction.
+    Fleet(FleetArgs),
     /// Train a model with devices that show nobody anything.
     Train(TrainArgs),
     /// Make keys, and publish them.
@@ -96,6 +99,7 @@ impl Cli {
             Command::Recipe(args) => args.run(output),
             Command::Log(args) => args.run(output),
             Command::Device(args) => args.run(output),
+            Command::Fleet(args) => args.run(output),
             Command::Train(args) => args.run(output),
             Command::Keys(args) => args.run(output),
             Command::Upload(args) => args.run(output),

@@ -10,7 +10,7 @@ mod exact;
 mod population;
 mod question;
 mod result;
-mod sampled;
+pub(crate) mod sampled;
 mod stories;
 mod truth;
 
@@ -22,10 +22,11 @@ use rand_core::Rng;
 use serde_json::json;
 use sotto_client::query_result::Row;
 use sotto_dp::number::up_short;
+use sotto_learn::coins::Coins;
 use sotto_wire::Probability;
 use sotto_wire::recipe::Sampling;
 
-use self::question::Question;
+pub(crate) use self::question::Question;
 use self::result::DemoResult;
 use self::stories::{STORIES, Story};
 use crate::chart::{Shape, chart};
@@ -82,6 +83,9 @@ pub(crate) struct Plan {
     pub(crate) min_batch_size: u64,
     /// The probabilities with which devices take part.
     pub(crate) sampling: Sampling,
+    /// Decides the coins and the noise of the devices, in the collection of this number; otherwise
+    /// they are random.
+    pub(crate) coins: Option<(Coins, u32)>,
 }
 
 impl Plan {
@@ -140,7 +144,7 @@ impl DemoArgs {
         let seed = self.seed.unwrap_or_else(|| u64::from(random::system().next_u32()));
         let mut question = match &self.recipe {
             None => question::story(self.story, self.devices, seed)?,
-            Some(recipe) => question::own(recipe, self.data.as_deref(), self.devices, seed)?,
+            Some(recipe) => Question::own(recipe, self.data.as_deref(), self.devices, seed)?,
         };
         let (devices, own) = (question.held.len() as f64, question.draft.sampling);
         // A recipe for a million devices does not fit the demo's few.
@@ -153,7 +157,7 @@ impl DemoArgs {
                 false => (own, question.expected()),
             };
             let min_batch_size = self.min_batch_size(&question, expected, wanted)?;
-            return Ok(Plan { question, seed, min_batch_size, sampling });
+            return Ok(Plan { question, seed, min_batch_size, sampling, coins: None });
         }
         // Two rates stay two, if any epsilon holds for so few devices.
         let scaled = scaled(own)?.and_then(|sampling| {
@@ -176,7 +180,7 @@ impl DemoArgs {
             answers(&sampling),
             grouped(min_batch_size),
         ));
-        Ok(Plan { question, seed, min_batch_size, sampling })
+        Ok(Plan { question, seed, min_batch_size, sampling, coins: None })
     }
 
     /// The requested minimum batch size, or one that this many devices reach even in an unlucky

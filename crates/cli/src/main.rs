@@ -11,6 +11,7 @@ mod completions;
 mod connection;
 mod demo;
 mod device;
+mod fleet;
 mod interop;
 mod keys;
 mod log;

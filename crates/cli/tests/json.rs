@@ -59,6 +59,7 @@ recipe coalitions r.toml
 recipe show commute.toml
 recipe diff r.toml commute.toml
 recipe explain commute.toml
+fleet --story names --population 4000 --rate 1/2 --buckets 5 --mechanism servers --repeats 2 --seed 1
 vectors check k.toml
 result show week1.json
 result compare week1.json week1.json";

@@ -7,6 +7,7 @@ mod account;
 mod binary;
 mod demo;
 mod examples;
+mod fleet;
 mod interop;
 mod json;
 mod log;

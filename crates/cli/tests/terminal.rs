@@ -289,6 +289,9 @@ impl Screens {
         self.show(folder, "demo list", 0, &["demo", "--list"]);
         let train = ["train", "--story", "digits", "--fast", "--devices", "60", "--rounds", "2"];
         self.show(folder, "train", 0, &[&train[..], &["--rate", "1/2"]].concat());
+        let story = ["fleet", "--story", "names", "--mechanism", "servers", "--buckets", "10"];
+        let few = ["--population", "20000", "--rate", "1/4", "--repeats", "3", "--seed", "1"];
+        self.show(folder, "fleet", 0, &[&story[..], &few].concat());
         WEEKS.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
         let show = ["result", "show", "week1.json", "--consistent", "--out", "a.csv"];
         self.show(folder, "result show", 0, &show);

@@ -191,6 +191,11 @@ impl Assessment {
         measure::meaning(&self.recipe.query, self.projection.as_ref(), value)
     }
 
+    /// The same as its mechanism takes it: what a simulated device randomizes.
+    pub fn input(&self, attributes: &Attributes) -> Answer {
+        mechanism::value(&self.recipe.query, &self.mechanism, self.answer(attributes))
+    }
+
     /// The probability with which a device with these attributes takes part.
     pub fn rate(&self, attributes: &Attributes) -> Probability {
         let sampling = &self.recipe.sampling;

@@ -48,7 +48,11 @@ pub(crate) struct Question {
 
 impl Question {
     /// Asks these devices, if the recipe is for them.
-    fn new(mut draft: RecipeDraft, kinds: Vec<Attributes>, mut held: Vec<u32>) -> Result<Self> {
+    pub(crate) fn new(
+        mut draft: RecipeDraft,
+        kinds: Vec<Attributes>,
+        mut held: Vec<u32>,
+    ) -> Result<Self> {
         (draft.author, draft.vdaf, draft.parties) = (None, None, None);
         let all = held.len();
         let unclaimed = RecipeDraft { privacy: Privacy::InsecureUnbounded, ..draft.clone() };
@@ -56,6 +60,69 @@ impl Question {
         held.retain(|kind| kinds.get(*kind as usize).is_some_and(|kind| assessment.is_for(kind)));
         let labels = labels(&draft.query);
         Ok(Self { draft, assessment, labels, kinds, held, all, differences: Vec::new() })
+    }
+
+    /// Somebody's own recipe, with the devices of a file or made-up ones.
+    pub(crate) fn own(
+        recipe: &Path,
+        values: Option<&Path>,
+        devices: u32,
+        seed: u64,
+    ) -> Result<Self> {
+        let loaded = recipe_file::load(recipe)?;
+        let assessment = Assessment::at_best(loaded.recipe.clone()).map_err(|silence| {
+            let (reason, place) = loaded.located(&silence.reason);
+            pointed(anyhow!("{}: {reason}", recipe.display()), place)
+        })?;
+        let mut draft = RecipeDraft::from(loaded.recipe);
+        let (kinds, held) = match values {
+            Some(path) => data::read(path, &draft.attributes)?,
+            None => made_up(&assessment, devices, seed),
+        };
+        let mut differences = vec![
+            "Operators, keys, tokens and times are the demo's, not those of the recipe.".to_owned(),
+            format!(
+                "The recipe itself asks {} devices, of which {} answer, releases nothing below {}, and claims {}.",
+                recipe_words::grouped(draft.who.population),
+                match draft.sampling.default_rate {
+                    None => recipe_words::one_in(draft.sampling.rate),
+                    Some(_) => recipe_words::answers(&draft.sampling),
+                },
+                recipe_words::grouped(draft.min_batch),
+                recipe_words::privacy(&draft.privacy),
+            ),
+        ];
+        if let Some(series) = draft.series.take() {
+            // What holds for all rounds together holds for one.
+            if let Privacy::Claim { rounds, .. } = &mut draft.privacy {
+                *rounds = 1;
+            }
+            differences.push(format!(
+                "The demo runs one round. The recipe has up to {}, and what it claims is about all of them.",
+                recipe_words::grouped(series.rounds)
+            ));
+        }
+        if values.is_none() {
+            differences.push("The values are made up: --data FILE takes yours.".to_owned());
+        }
+        let question = Self::new(draft, kinds, held)?;
+        if let Some(targeting) = &question.draft.who.targeting {
+            let (asked, all) = (question.held.len(), question.all);
+            if asked == 0 {
+                let (whose, hint) = match values {
+                    None => ("made-up devices", "give devices for which it is true: --data FILE"),
+                    Some(_) => ("devices of --data", "add lines for which it is true"),
+                };
+                let predicate = &targeting.predicate;
+                return Err(anyhow!("none of the {all} {whose} is in the audience: {predicate}"))
+                    .hint(hint);
+            }
+            differences.push(format!(
+                "Only {asked} of {all} devices are asked, those for which the predicate is true."
+            ));
+        }
+        differences.extend(fallbacks(&assessment, &question.kinds, &question.held));
+        Ok(Self { differences, ..question })
     }
 
     /// Each kind of devices, and how many there are of it.
@@ -97,69 +164,6 @@ pub(super) fn story(story: &Story, devices: u32, seed: u64) -> Result<Question> 
     let (kinds, _) = data::parse(&table, &draft.attributes)?;
     Question::new(draft, kinds, population.draw(devices, seed))
         .with_context(|| format!("the story {} is damaged", story.name))
-}
-
-/// Somebody's own recipe, with the devices of a file or made-up ones.
-pub(super) fn own(
-    recipe: &Path,
-    values: Option<&Path>,
-    devices: u32,
-    seed: u64,
-) -> Result<Question> {
-    let loaded = recipe_file::load(recipe)?;
-    let assessment = Assessment::at_best(loaded.recipe.clone()).map_err(|silence| {
-        let (reason, place) = loaded.located(&silence.reason);
-        pointed(anyhow!("{}: {reason}", recipe.display()), place)
-    })?;
-    let mut draft = RecipeDraft::from(loaded.recipe);
-    let (kinds, held) = match values {
-        Some(path) => data::read(path, &draft.attributes)?,
-        None => made_up(&assessment, devices, seed),
-    };
-    let mut differences = vec![
-        "Operators, keys, tokens and times are the demo's, not those of the recipe.".to_owned(),
-        format!(
-            "The recipe itself asks {} devices, of which {} answer, releases nothing below {}, and claims {}.",
-            recipe_words::grouped(draft.who.population),
-            match draft.sampling.default_rate {
-                None => recipe_words::one_in(draft.sampling.rate),
-                Some(_) => recipe_words::answers(&draft.sampling),
-            },
-            recipe_words::grouped(draft.min_batch),
-            recipe_words::privacy(&draft.privacy),
-        ),
-    ];
-    if let Some(series) = draft.series.take() {
-        // What holds for all rounds together holds for one.
-        if let Privacy::Claim { rounds, .. } = &mut draft.privacy {
-            *rounds = 1;
-        }
-        differences.push(format!(
-            "The demo runs one round. The recipe has up to {}, and what it claims is about all of them.",
-            recipe_words::grouped(series.rounds)
-        ));
-    }
-    if values.is_none() {
-        differences.push("The values are made up: --data FILE takes yours.".to_owned());
-    }
-    let question = Question::new(draft, kinds, held)?;
-    if let Some(targeting) = &question.draft.who.targeting {
-        let (asked, all) = (question.held.len(), question.all);
-        if asked == 0 {
-            let (whose, hint) = match values {
-                None => ("made-up devices", "give devices for which it is true: --data FILE"),
-                Some(_) => ("devices of --data", "add lines for which it is true"),
-            };
-            let predicate = &targeting.predicate;
-            return Err(anyhow!("none of the {all} {whose} is in the audience: {predicate}"))
-                .hint(hint);
-        }
-        differences.push(format!(
-            "Only {asked} of {all} devices are asked, those for which the predicate is true."
-        ));
-    }
-    differences.extend(fallbacks(&assessment, &question.kinds, &question.held));
-    Ok(Question { differences, ..question })
 }
 
 /// How many devices count as the fallback, for each reason.

@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use sotto_client::QueryResult;
 use sotto_client::query_result::{Coordinates, Row};
-use sotto_protocol::recipe::show_micro;
+use sotto_client::{Collected, QueryResult};
+use sotto_protocol::recipe::{Assessment, show_micro};
 use sotto_wire::recipe::{Noise, Randomizer, Recipe};
 
 use self::fleet::Turnout;
@@ -41,20 +41,8 @@ const CAVEATS: &[&str] = &[
 /// Runs the demo.
 pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanation)> {
     let started = Instant::now();
-    // One time for all devices, so that they are all in the same hour.
-    let moment = now()?;
-    let parties = Parties::start(plan, moment, output).context("cannot start the servers")?;
-    let turnout = fleet::run(plan, &parties, moment, output)?;
-    let accepted = turnout.accepted as u64;
-    ensure!(
-        accepted >= plan.min_batch_size,
-        "{accepted} devices took part, {} are needed: nothing is released (this happens less than once in \
-         ten million runs); run it again",
-        plan.min_batch_size
-    );
-    wait_until_summed(accepted, output, || parties.summed())?;
-    let batch_collected = collect(&parties.collector()?, moment, output)?;
-    let assessment = &parties.assessment;
+    let (parties, turnout, batch_collected) = collected(plan, output)?;
+    let (assessment, accepted) = (&parties.assessment, turnout.accepted as u64);
     let recipe = Some((assessment.recipe(), Some(parties.log_index)));
     let collected = QueryResult::new(assessment.task(), recipe, &batch_collected)?;
     let truths = truth::buckets(&plan.question);
@@ -94,6 +82,34 @@ pub(super) fn run(plan: &Plan, output: &Output) -> Result<(DemoResult, Explanati
     let explanation = Explanation { saw: saw(plan, &parties, &result, &turnout), caveats };
     parties.stop();
     Ok((result, explanation))
+}
+
+/// The result, and the recipe that the devices were asked.
+pub(crate) fn result(plan: &Plan, output: &Output) -> Result<(Assessment, QueryResult)> {
+    let (parties, _, batch) = collected(plan, output)?;
+    let assessment = parties.assessment.clone();
+    let recipe = Some((assessment.recipe(), Some(parties.log_index)));
+    let result = QueryResult::new(assessment.task(), recipe, &batch)?;
+    parties.stop();
+    Ok((assessment, result))
+}
+
+/// Starts all parties, lets the devices answer, and collects.
+fn collected(plan: &Plan, output: &Output) -> Result<(Parties, Turnout, Collected)> {
+    // One time for all devices, so that they are all in the same hour.
+    let moment = now()?;
+    let parties = Parties::start(plan, moment, output).context("cannot start the servers")?;
+    let turnout = fleet::run(plan, &parties, moment, output)?;
+    let accepted = turnout.accepted as u64;
+    ensure!(
+        accepted >= plan.min_batch_size,
+        "{accepted} devices took part, {} are needed: nothing is released (this happens less than once in \
+         ten million runs); run it again",
+        plan.min_batch_size
+    );
+    wait_until_summed(accepted, output, || parties.summed())?;
+    let collected = collect(&parties.collector()?, moment, output)?;
+    Ok((parties, turnout, collected))
 }
 
 /// Estimates with the true values beside them.

@@ -1,10 +1,13 @@
 //! The demo's devices.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rand_core::CryptoRng;
 use sotto_client::{Host, Log, Participant, PassReport};
+use sotto_learn::coins::Coins;
 use sotto_protocol::Moment;
 use sotto_protocol::client::is_cover;
 use sotto_protocol::device::{Change, DeviceState, DeviceStore, MemoryState, StateError};
@@ -13,6 +16,7 @@ use sotto_protocol::expression::Attributes;
 use super::parties::Parties;
 use crate::demo::Plan;
 use crate::output::Output;
+use crate::random;
 use crate::workers::{lock, work};
 
 /// Devices that are busy at the same time.
@@ -53,7 +57,8 @@ pub(super) fn run(
         &bar,
         |(number, kind), _| {
             let attributes = plan.question.kinds.get(kind as usize).cloned().unwrap_or_default();
-            let host = host(parties, number, attributes)?;
+            let mut host = host(parties, number, attributes)?;
+            let seeded = plan.coins.map(|coins| Seeded::new(&mut host, coins, number));
             // Not inside the `match`, which would hold the lock while the log is read.
             let free = lock(&logs).pop();
             let log = match free {
@@ -63,7 +68,7 @@ pub(super) fn run(
             let trust = Arc::clone(&parties.trust);
             let device = Participant::new(host, trust, Counting::default(), log);
             let mut device = device.frozen_at(moment);
-            let (done, tokens) = answer(&mut device)?;
+            let (done, tokens) = answer(&mut device, seeded.as_ref())?;
             let mut delivery = done.insecure_delivery;
             let mut pause = Duration::from_millis(250);
             while delivery.waiting > 0 {
@@ -98,13 +103,20 @@ fn host(parties: &Parties, number: usize, attributes: Attributes) -> Result<Host
 
 /// Runs passes until the device has its tokens and has decided. Returns the last pass and the
 /// number of tokens received.
-fn answer(device: &mut Participant<Counting>) -> Result<(PassReport, usize)> {
+fn answer(
+    device: &mut Participant<Counting>,
+    seeded: Option<&Seeded>,
+) -> Result<(PassReport, usize)> {
     let mut granted = 0;
     for _ in 0..MAX_PASSES {
         let done = device.pass()?;
         let round = done.tokens.clone().unwrap_or_default();
         granted += round.granted;
         ensure!(round.withheld + round.refused == 0, "the attester refuses a device its tokens");
+        if round.waiting == 0 && seeded.is_some_and(Seeded::switch) {
+            // It has its tokens now, and has considered nothing yet.
+            continue;
+        }
         if round.waiting == 0 {
             if let Some((_, silence)) = done.silent.first() {
                 bail!("a device refuses the demo's recipe: {silence}");
@@ -115,6 +127,37 @@ fn answer(device: &mut Participant<Counting>) -> Result<(PassReport, usize)> {
         std::thread::sleep(Duration::from_millis(100));
     }
     bail!("the attester does not answer")
+}
+
+/// A device whose next coin is known: the generator of the pass in which it decides is that of its
+/// number. All others are the system's.
+struct Seeded {
+    /// It decides, and not before.
+    may_decide: Arc<AtomicBool>,
+    /// The next generator is that of the deciding pass.
+    is_next: Arc<AtomicBool>,
+}
+
+impl Seeded {
+    fn new(host: &mut Host, (coins, run): (Coins, u32), number: usize) -> Self {
+        let (may_decide, is_next) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (conditions, next) = (Arc::clone(&may_decide), Arc::clone(&is_next));
+        host.conditions = Box::new(move || Ok(conditions.load(Ordering::SeqCst)));
+        host.random = Arc::new(move || -> Box<dyn CryptoRng> {
+            match next.swap(false, Ordering::SeqCst) {
+                true => Box::new(coins.coin(run, number as u64)),
+                false => Box::new(random::system()),
+            }
+        });
+        Self { may_decide, is_next }
+    }
+
+    /// Lets the next pass decide. False if that was said before.
+    fn switch(&self) -> bool {
+        let first = !self.may_decide.swap(true, Ordering::SeqCst);
+        self.is_next.store(first, Ordering::SeqCst);
+        first
+    }
 }
 
 /// A state in memory that counts the bytes of the reports that were made.
