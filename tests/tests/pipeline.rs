@@ -210,10 +210,10 @@ fn questions() -> Vec<(Recipe, Vec<Group>)> {
 #[test]
 fn the_parties_give_the_result_of_the_same_coins_in_memory() {
     let (recipes, groups): (Vec<_>, Vec<_>) = questions().into_iter().unzip();
-    // Eight kinds exact and with noise, two with randomized response, three with RAPPOR, two with
-    // geometry, three with noise of the devices, and needles with all but randomized response and
+    // Nine kinds exact and with noise, three with randomized response, four with RAPPOR, three with
+    // geometry, four with noise of the devices, and needles with all but randomized response and
     // that noise; then with dummies and with two rates.
-    assert_eq!(recipes.len(), 2 * 8 + 2 + 3 + 2 + 3 + 4 + 10 + 4);
+    assert_eq!(recipes.len(), 2 * 9 + 3 + 4 + 3 + 4 + 4 + 10 + 4);
     let pipeline = Pipeline::start(recipes).unwrap();
     let mut batches = Vec::new();
     for (index, groups) in groups.iter().enumerate() {

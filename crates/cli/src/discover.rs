@@ -109,7 +109,7 @@ pub(crate) struct DiscoverArgs {
     #[command(flatten)]
     author: AuthorArgs,
     /// The folder from which a web server serves the lists of candidates.
-    #[arg(long, value_name = "DIR", requires = "header")]
+    #[arg(long, value_name = "DIR", conflicts_with = "story")]
     lists: Option<PathBuf>,
     /// The folder that remembers how far the search is. With --story: a temporary one.
     #[arg(long, value_name = "DIR")]

@@ -29,8 +29,7 @@ use crate::workers::{lock, work};
     with noise and a secret sample in the paper's model, and the same as devices judge it.\n\n\
     FILE is a list of {\"inputs\": .., \"expected\": ..}. The inputs are task (histogram or \
     sparse_histogram), N, K, T, M, gamma, epsilon and delta. Expected values may be left out.\n\n\
-    Examples:\n  sotto figures --out figures\n  \
-    sotto figures --check rows.json --accountant rdp"
+    Example:\n  sotto figures --out figures"
 )]
 pub(crate) struct FiguresArgs {
     /// Write every figure to this folder: an SVG for each panel, a CSV file for each grid.

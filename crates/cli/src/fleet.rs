@@ -47,7 +47,7 @@ const EPSILON_MICRO: u64 = 1_000_000;
 )]
 pub(crate) struct FleetArgs {
     /// The recipe to ask.
-    #[arg(value_name = "RECIPE", required_unless_present = "story", conflicts_with = "story")]
+    #[arg(value_name = "RECIPE", conflicts_with = "story")]
     recipe: Option<PathBuf>,
     /// Ask for real data instead, with several mechanisms under the same claim.
     #[arg(long, value_enum, value_name = "STORY")]

@@ -114,7 +114,7 @@ pub(crate) struct TrainArgs {
     author: AuthorArgs,
     /// The folder from which a web server serves models, one for each training. Models that were
     /// written into it are removed two rounds later.
-    #[arg(long, value_name = "DIR", requires = "header")]
+    #[arg(long, value_name = "DIR", conflicts_with = "story")]
     models: Option<PathBuf>,
     /// The folder that remembers how far the training is. With --story: a temporary one.
     #[arg(long, value_name = "DIR")]

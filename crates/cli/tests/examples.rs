@@ -21,9 +21,8 @@ use crate::pages::{Block, blocks, command_lines, help_examples, pages};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// These talk to servers of other operators. Each of them runs in the walkthrough or in the
-/// quickstart, or in a test of its own.
-const REMOTE: [&str; 5] =
-    ["keys publish", "recipe publish", "recipe repeat", "recipe tokens", "upload"];
+/// quickstart.
+const REMOTE: [&str; 4] = ["keys publish", "recipe publish", "recipe tokens", "upload"];
 
 /// A shell in a folder, with the program in its path.
 struct Shell {

@@ -160,6 +160,8 @@ impl Screens {
         let publish = ["recipe", "publish", "commute.toml", "--signer", "author.key"];
         let log = one_entry_log();
         self.show(folder, "recipe publish", 0, &[&publish[..], &["--log", &log]].concat());
+        let repeat = ["recipe", "repeat", "commute.toml", "--signer", "author.key"];
+        self.show(folder, "recipe repeat", 2, &[&repeat[..], &["--log", &log]].concat());
         let signer = |name: &str| {
             let output = run(folder, &["keys", "show", name]);
             String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -299,6 +301,8 @@ impl Screens {
         self.show(folder, "demo list", 0, &["demo", "--list"]);
         let train = ["train", "--story", "digits", "--fast", "--devices", "60", "--rounds", "2"];
         self.show(folder, "train", 0, &[&train[..], &["--rate", "1/2"]].concat());
+        let discover = ["discover", "--story", "words", "--fast", "--population", "200000"];
+        self.show(folder, "discover", 0, &discover);
         let story = ["fleet", "--story", "names", "--mechanism", "servers", "--buckets", "10"];
         let few = ["--population", "20000", "--rate", "1/4", "--repeats", "3", "--seed", "1"];
         self.show(folder, "fleet", 0, &[&story[..], &few].concat());

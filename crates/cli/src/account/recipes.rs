@@ -27,8 +27,7 @@ const MOST_TIMES: u64 = 10_000;
 #[command(
     after_help = "Recipes are answered in the given order, all in one period. A series of rounds costs once. \
     The ledger adds up divergences, so several recipes cost less than the sum of their epsilons.\n\n\
-    Exit codes: 0 a device can answer all of them; 1 it cannot; 2 error.\n\n\
-    Example:\n  sotto account recipes commute.toml sleep.toml --trust trust.toml"
+    Exit codes: 0 a device can answer all of them; 1 it cannot; 2 error."
 )]
 pub(super) struct RecipesArgs {
     /// Files (TOML, canonical JSON or signed entries), or ids or names of recipes in the log.

@@ -14,6 +14,7 @@ use sotto_wire::recipe::Privacy;
 use sotto_wire::size_class::SizeClass;
 
 use crate::output::Output;
+use crate::recipe::words;
 use crate::task::report_bytes;
 
 /// How many words are shown.
@@ -125,11 +126,12 @@ impl Report {
     ) -> Result<Self> {
         if let Privacy::Claim { epsilon_micro, delta, rounds, .. } = header.privacy {
             output.remark(format!(
-                "All {rounds} rounds together {} epsilon {} at delta {delta}, as every device \
+                "All {rounds} rounds together {} epsilon {} at delta {}, as every device \
                  computes it. A candidate survives if it is counted more often than noise explains: \
                  of those that nobody holds, at most {false_words} on average in all rounds together",
                 if is_fast { "would cost" } else { "cost" },
-                show_micro(epsilon_micro)
+                show_micro(epsilon_micro),
+                words::delta(delta)
             ));
         }
         if !output.json() {

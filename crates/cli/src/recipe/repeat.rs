@@ -8,8 +8,7 @@ use crate::output::{Outcome, Output};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  sotto recipe repeat pulse.recipe --signer author.key --trust trust.toml\n\n\
-    FILE is a header (`sotto recipe new --rounds`) that is in the log. The command reads from the log which rounds \
+    after_help = "FILE is a header (`sotto recipe new --rounds`) that is in the log. The command reads from the log which rounds \
     there are, and publishes the one after them. Only the newest round is open, so publish the next one when the time \
     of the last one is over. The claim of the header is about all rounds together, and devices pay for it once.\n\n\
     Exit codes: 0 published; 1 not published, because a device would refuse it; 2 error."

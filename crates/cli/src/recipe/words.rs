@@ -1,6 +1,7 @@
 //! Values of a recipe as text for people.
 
 use sotto_dp::mechanism::Mechanism;
+use sotto_dp::number::up_short;
 use sotto_protocol::Moment;
 use sotto_protocol::recipe::show_micro;
 use sotto_wire::recipe::{
@@ -36,7 +37,7 @@ pub(crate) fn share(probability: Probability) -> String {
     if probability.is_zero() { "none".to_owned() } else { one_in(probability) }
 }
 
-/// `1e-9`, or the fraction if it is none of these.
+/// `1e-9`, or a simple fraction.
 pub(crate) fn delta(delta: Probability) -> String {
     let den = delta.den();
     let exponent = den.checked_ilog10().filter(|exponent| den == 10_u64.pow(*exponent));
@@ -44,7 +45,8 @@ pub(crate) fn delta(delta: Probability) -> String {
         Some(exponent) if delta.num() < 10 && exponent > 0 => {
             format!("{}e-{exponent}", delta.num())
         }
-        _ => delta.to_string(),
+        _ if delta.num() > 0 && den <= 100 => delta.to_string(),
+        _ => up_short(delta.to_f64()),
     }
 }
 

@@ -35,7 +35,7 @@ const MOST_DRAWN: usize = 8;
     (Holm), so that chance alone makes any row differ with at most the probability of \
     --significance. The test assumes that the two collections are independent, as any two \
     releases are. It compares numbers of devices, not shares.\n\nGive more than two results, such as the rounds of a \
-    question, to compare each with the one before it:\n  sotto result compare a.json b.json c.json --chart trend.svg\n\nExit code 0: no difference beyond noise and \
+    question, to compare each with the one before it. --chart draws all of them.\n\nExit code 0: no difference beyond noise and \
     sampling. 1: they differ. 2: they cannot be compared."
 )]
 pub(super) struct CompareArgs {

@@ -20,16 +20,16 @@ use crate::{keys, private_file, recipe_file, signer_file, trust_file};
 #[derive(Debug, Args)]
 pub(crate) struct AuthorArgs {
     /// The author's key file (`sotto keys signer`).
-    #[arg(long, value_name = "FILE", requires = "header")]
+    #[arg(long, value_name = "FILE", conflicts_with = "story")]
     signer: Option<PathBuf>,
     /// The collector's HPKE key file.
-    #[arg(long, value_name = "FILE", requires = "header")]
+    #[arg(long, value_name = "FILE", conflicts_with = "story")]
     collector_key: Option<PathBuf>,
     /// A file with the token that the leader expects from the collector.
-    #[arg(long, value_name = "FILE", requires = "header")]
+    #[arg(long, value_name = "FILE", conflicts_with = "story")]
     token_file: Option<PathBuf>,
     /// The trust file, to verify the log.
-    #[arg(long, value_name = "FILE", requires = "header")]
+    #[arg(long, value_name = "FILE", conflicts_with = "story")]
     trust: Option<PathBuf>,
 }
 
