@@ -260,7 +260,7 @@ fn donation_gives_all_bounds_and_the_best() {
     // The bracket appears only once.
     assert!(!text.contains("best"), "{text}");
     let text = words(&text);
-    assert!(text.contains("63.4 % find a slot"), "{text}");
+    assert!(text.contains("63.4 % of the devices find a slot"), "{text}");
     assert!(text.contains("whether or not it found a slot"), "{text}");
 }
 

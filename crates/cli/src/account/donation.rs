@@ -17,7 +17,7 @@ use crate::vocabulary::Epsilon;
     after_help = "Each slot releases a sum with the Gaussian noise that gives --epsilon at --delta. A \
     device tosses a coin of probability 1/M before each slot and takes the first for which it comes up \
     heads. The answer is that of the exact law. The paper's formula, Poisson sampling and one of the \
-    slots for certain are shown for comparison. All hold at twice --delta.\n\n\
+    slots for certain are shown for comparison. All hold at twice --delta, except for the paper's formula, which has a delta of its own.\n\n\
     Example:\n  sotto account donation --epsilon 1 --delta 1e-8 --slots 100"
 )]
 pub(super) struct DonationArgs {
@@ -59,8 +59,8 @@ impl DonationArgs {
         ];
         let share = 100.0 * found.participation;
         let note = format!(
-            "Of the willing devices {share:.1} % find a slot, the others stay silent. Nobody may see \
-             who found which, nor how many did: this is the paper's model. What a slot asks may depend \
+            "{share:.1} % of the devices find a slot, and the others stay silent. Nobody may see who found \
+             which slot, or how many did: this is the paper's model. What a slot asks may depend \
              on the results of earlier ones."
         );
         Ok(Report {

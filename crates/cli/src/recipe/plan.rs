@@ -122,7 +122,7 @@ pub(crate) struct PlanArgs {
     /// Draw the frontier.
     #[arg(long, value_name = "FILE", requires = "frontier")]
     svg: Option<PathBuf>,
-    /// Write the recipe; `sotto recipe check` accepts it.
+    /// Write the recipe. Only its parties are missing then.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace existing files.

@@ -124,8 +124,8 @@ impl Candidates {
 
     /// From a file, for so many buckets.
     pub fn from_bytes(file: &[u8], buckets: u32) -> Result<Self, Error> {
-        let short = Error::Malformed { format: FORMAT, reason: "it ends too early" };
-        let list = Reader(file).list().ok_or(short)?;
+        let reason = "it ends too early, or has too many candidates";
+        let list = Reader(file).list(buckets).ok_or(Error::Malformed { format: FORMAT, reason })?;
         list.checked(buckets)
     }
 }
@@ -144,18 +144,20 @@ impl<'a> Reader<'a> {
         Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    /// Everything; nothing is reserved for what a count only says.
-    fn list(mut self) -> Option<Candidates> {
+    /// Everything; nothing is reserved for what a count only says, and what cannot be right is not
+    /// kept: in memory a short one takes far more than in the file.
+    fn list(mut self, buckets: u32) -> Option<Candidates> {
         if self.take(MAGIC.len())? != MAGIC {
             return None;
         }
         let (mut prefixes, mut denied) = (Vec::new(), Vec::new());
-        for _ in 0..self.count()? {
+        let candidates = self.count().filter(|count| *count < buckets)?;
+        for _ in 0..candidates {
             let len = usize::from(u16::from_be_bytes(self.take(2)?.try_into().ok()?));
             prefixes.push(Bits::from_bytes(self.take(len.div_ceil(8))?, len)?);
         }
         for _ in 0..self.count()? {
-            let len = usize::from(*self.take(1)?.first()?);
+            let len = usize::from(*self.take(1)?.first().filter(|len| **len > 0)?);
             let word = self.take(len.min(MAX_WORD_LEN + 1))?;
             denied.push(String::from_utf8(word.to_vec()).ok()?);
         }

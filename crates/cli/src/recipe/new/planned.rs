@@ -172,7 +172,10 @@ pub(in crate::recipe) fn apply(plan: &Plan, draft: &mut RecipeDraft) {
 
 fn wanted(text: &str) -> Result<Wanted> {
     let micro = parse_epsilon(text).map_err(|reason| anyhow!(reason))?;
-    ensure!(micro > 0, "it must be above 0");
+    // Rounded up. A plan may not exceed what was asked for.
+    let exceeds = text.trim().parse::<f64>().is_ok_and(|asked| micro as f64 / 1e6 > asked);
+    let micro = micro - u64::from(exceeds);
+    ensure!(micro > 0, "it must be at least 0.000001");
     Ok(Wanted::Epsilon(micro))
 }
 

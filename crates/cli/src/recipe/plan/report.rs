@@ -222,8 +222,11 @@ impl Report {
         )?;
         let paper = up(self.paper_epsilon);
         row("paper's figure", &format!("{paper} (all honest, count hidden)"))?;
-        let local = self.local_epsilon.map_or("none".to_owned(), up);
-        row("randomizer alone", &format!("{local}, even if everybody else is malicious"))?;
+        let local = match self.local_epsilon {
+            Some(local) => format!("{}, even if everybody else is malicious", up(local)),
+            None => "none: the noise of one device hides little, or the exact value is sent".into(),
+        };
+        row("randomizer alone", &local)?;
         output.heading("expected error (standard error, sampling included)")?;
         for expected in &self.expected_errors {
             row(expected.label(), &expected.words())?;
