@@ -82,15 +82,17 @@ const ARROWS: [(&str, &[&str]); 15] = [
 ];
 
 /// Third-party crates that only these crates of the workspace may depend on.
-const RESERVED: [(&str, &[&str]); 12] = [
+const RESERVED: [(&str, &[&str]); 14] = [
     // The VDAFs of `prio` stay behind our own trait.
     ("prio", &["sotto-vdaf"]),
     // SQL stays inside the store; the crash campaign and the benchmarks read its databases
     // directly.
     ("rusqlite", &["sotto-store", "sotto-tests", "sotto-bench"]),
+    ("tokio-postgres", &["sotto-store"]),
+    ("deadpool-postgres", &["sotto-store"]),
     // Layers 1 and 2 and the device do without a runtime. The benchmarks run a relay and a bare
     // proxy.
-    ("tokio", &["sotto-server", "sotto", "sotto-bench"]),
+    ("tokio", &["sotto-store", "sotto-server", "sotto", "sotto-bench"]),
     ("axum", &["sotto-server", "sotto"]),
     ("hyper", &["sotto-server", "sotto-bench"]),
     ("reqwest", &["sotto-server"]),
@@ -132,7 +134,7 @@ const UNSAFE_WORDS: [&str; 5] = [
 ];
 
 /// Crates that the device must not link, by the start of their names.
-const NOT_ON_DEVICES: [&str; 5] = ["tokio", "aws-lc-", "axum", "hyper", "rusqlite"];
+const NOT_ON_DEVICES: [&str; 6] = ["tokio", "aws-lc-", "axum", "hyper", "rusqlite", "postgres"];
 
 /// Checks the dependencies between our crates, the reserved crates and the device's dependency
 /// tree.

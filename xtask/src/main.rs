@@ -7,6 +7,7 @@
 
 mod layers;
 mod licences;
+mod postgres;
 mod run;
 mod test;
 mod tidy;

@@ -8,6 +8,7 @@ use crate::{
     account::AccountArgs,
     collect::CollectArgs,
     completions::{CompletionsArgs, ManArgs},
+    db::DbArgs,
     demo::DemoArgs,
     device::DeviceArgs,
     discover::DiscoverArgs,
@@ -63,6 +64,8 @@ enum Command {
     Discover(DiscoverArgs),
     /// Make keys, and publish them.
     Keys(KeysArgs),
+    /// Manage the PostgreSQL database of leader or helper.
+    Db(DbArgs),
     /// Upload measurements to a task, as devices do.
     Upload(UploadArgs),
     /// Collect the result of a batch.
@@ -112,6 +115,7 @@ impl Cli {
             Command::Train(args) => args.run(output),
             Command::Discover(args) => args.run(output),
             Command::Keys(args) => args.run(output),
+            Command::Db(args) => args.run(output),
             Command::Upload(args) => args.run(output),
             Command::Collect(args) => args.run(output),
             Command::Result(args) => args.run(output),

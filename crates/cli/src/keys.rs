@@ -4,6 +4,7 @@ mod publish;
 mod secret;
 mod show;
 mod signer;
+mod store;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,8 @@ enum KeysCommand {
     Signer(signer::SignerArgs),
     /// Make a secret that two parties share: a token or a verify key.
     Secret(secret::SecretArgs),
+    /// Make the key of a store in PostgreSQL.
+    Store(store::StoreArgs),
     /// Show the public half of a key file.
     Show(show::ShowArgs),
     /// Publish an operator's next key set in the log.
@@ -75,6 +78,7 @@ impl KeysArgs {
             KeysCommand::New(args) => args.run(output),
             KeysCommand::Signer(args) => args.run(output),
             KeysCommand::Secret(args) => args.run(output),
+            KeysCommand::Store(args) => args.run(output),
             KeysCommand::Show(args) => args.run(output),
             KeysCommand::Publish(args) => args.run(output),
         }

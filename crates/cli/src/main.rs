@@ -9,6 +9,7 @@ mod cli;
 mod collect;
 mod completions;
 mod connection;
+mod db;
 mod demo;
 mod device;
 mod discover;

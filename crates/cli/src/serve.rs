@@ -4,6 +4,7 @@ mod aggregator;
 mod attester;
 mod check;
 mod config;
+pub(crate) mod database;
 mod gateway;
 mod issuer;
 mod key_files;

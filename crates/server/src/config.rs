@@ -212,6 +212,9 @@ settings! {
         [group] pub http: HttpFile,
         /// The folder of the store: one SQLite file, and segments of reports.
         ["data_dir"] pub data_dir: PathBuf,
+        /// Keeps everything in a PostgreSQL database instead, which any number of processes of this
+        /// role share. Then hpke_keys must list the same files for all of them.
+        ["postgres"] pub postgres: Option<PostgresTable>,
         /// HPKE key files (`sotto keys new`), the preferred one first: a hybrid one, and an X25519 one
         /// for older devices and other implementations of DAP. If none is listed, the server makes one
         /// of each in data_dir. Keep an old key listed for at least twice hpke_config_max_age_s. An id
@@ -233,6 +236,30 @@ impl AggregatorFile {
     fn on_port(port: u16, data_dir: &str) -> Self {
         let http = aggregator_http(loopback(port)).into();
         Self { http, data_dir: data_dir.into(), ..Self::default() }
+    }
+}
+
+settings! {
+    /// A PostgreSQL database (version 14 or later). `sotto db migrate` makes its tables.
+    #[derive(Debug)]
+    pub struct PostgresTable {
+        /// The database: `postgres://user@host/database`, or `host=... dbname=... user=...`. It may
+        /// have a password; keep the file at mode 0600 then.
+        ["url", required "\"postgres://sotto@database.example/leader\""] pub url: Secret<String> =
+            no_secret(),
+        /// Files with the keys that seal what the database holds of reports (`sotto keys store`), the
+        /// one in use first. Keep an older one listed until no report that it sealed waits.
+        ["keys", required "[\"store.key\"]"] pub keys: Vec<PathBuf>,
+        /// Certificates of the authorities that vouch for the database, PEM. Required unless the
+        /// database is on this machine.
+        ["ca", example "\"database-ca.pem\""] pub ca: Option<PathBuf>,
+        /// Connections that this process may open.
+        ["max_connections"] pub max_connections: usize = 12,
+        /// Bytes of reports that may wait for jobs, of all processes together. Beyond that, uploads get
+        /// 503.
+        ["max_backlog_bytes"] pub max_backlog: u64 = 16 << 30,
+        /// Bytes of reports that are also kept in memory until they are counted.
+        ["cache_bytes"] pub cache: usize = 64 << 20,
     }
 }
 

@@ -58,8 +58,9 @@ pub use auth::{AuthScheme, AuthToken, InvalidToken};
 pub use config::{
     AggregationConfig, AggregatorFile, BodyLimits, ConnectionLimits, HelperConfig, HelperFile,
     HttpConfig, HttpFile, LeaderConfig, LeaderFile, LeaderTables, Moved, MovedSecrets,
-    ReceiptsConfig, ReceiptsTable, RecipeAuthor, RecipeAuthorTable, RecipePeer, RecipePeerTable,
-    RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable, TlsConfig,
+    PostgresTable, ReceiptsConfig, ReceiptsTable, RecipeAuthor, RecipeAuthorTable, RecipePeer,
+    RecipePeerTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig, TaskprovTable,
+    TlsConfig,
 };
 pub use environment::Environment;
 pub use error::{BindError, RunError, TaskRefused};

@@ -12,10 +12,12 @@ mod attester_db;
 mod clock;
 mod collection_id;
 mod hold;
+mod intervals;
 mod issuer_db;
 mod lock;
 mod memory;
 mod outcome;
+mod postgres;
 mod queue;
 mod sqlite;
 mod tlog_dir;
@@ -26,6 +28,10 @@ pub use attester_db::{AttesterDb, AttesterDbOptions, Grant, Known, Recorded};
 pub use clock::Clock;
 pub use issuer_db::{IssuerDb, IssuerDbError};
 pub use memory::MemoryStore;
+pub use postgres::{
+    MigrationPlan, PostgresOptions, PostgresStore, PostgresUrl, StoreKey, StoreKeys, check_schema,
+    migrate, migration_plan,
+};
 pub use sqlite::{DiskFiles, SegmentFile, SegmentFiles, SqliteOptions, SqliteStore};
 pub use tlog_dir::{
     DiskOp, DiskWatch, FolderFetch, Fsck, FsckError, LogDir, LogDirError, MAX_BATCH, Placed,

@@ -26,7 +26,6 @@ mod files;
 mod fixing;
 mod frame;
 mod helper;
-mod intervals;
 mod jobs;
 mod log;
 mod public_log;

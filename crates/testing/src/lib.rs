@@ -8,7 +8,7 @@
 //! - Feature `parties`: `keys` of everybody by name, a public `log` in memory, a `recipe` with key
 //!   sets and trust, the `world` of one device, an attester and an issuer that grant `tokens`, a
 //!   device `asking` for them, both `aggregators` of a task, a device that dies in a `crash`, and
-//!   free `ports` for servers.
+//!   free `ports` for servers, and databases of a `postgres` server.
 
 #[cfg(feature = "parties")]
 mod parties;
@@ -19,6 +19,8 @@ pub mod decoders;
 pub mod output;
 #[cfg(feature = "parties")]
 pub mod ports;
+#[cfg(feature = "parties")]
+pub mod postgres;
 pub mod published;
 pub mod rfc9180;
 #[cfg(feature = "vectors")]

@@ -1,6 +1,6 @@
 //! Leader and helper: loads everything that their configuration files name.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -13,11 +13,11 @@ use sotto_server::{
     RecipePeer, RecipePeerTable, RecipesConfig, RecipesTable, ServerConfig, TaskprovConfig,
     TaskprovTable,
 };
-use sotto_store::{SqliteOptions, SqliteStore};
+use sotto_store::{HelperStore, LeaderStore, MemoryStore, SqliteOptions, SqliteStore};
 use sotto_wire::{HttpUrl, KeyType, Role, Url, VerifierKey};
 
 use super::config::{Bound, RoleFile, Start, load_authorities, load_http};
-use super::{bound, gateway, keyring, tasks};
+use super::{bound, database, gateway, keyring, tasks};
 use crate::output::WithHint;
 use crate::task_file::{hpke_config, secret_array};
 use crate::{private_file, signer_file, trust_file};
@@ -38,12 +38,12 @@ impl RoleFile for LeaderFile {
     }
 
     async fn bind(self, start: Start) -> Result<Bound> {
-        let store = open_store(&self.aggregator.data_dir)?;
+        let store = open_store(&self.aggregator, Self::ROLE, &start).await?;
         let LeaderTables { aggregation, gateway } = self.leader;
         let (server, helper_certificates) = load(Role::Leader, self.aggregator, gateway, start)?;
         let tasks = server.tasks.len();
         let config = LeaderConfig { server, aggregation, helper_certificates };
-        let (server, _) = bound(Leader::bind(config, Arc::new(store)).await)?;
+        let (server, _) = bound(Leader::bind(config, store).await)?;
         Ok((server, Some(tasks)))
     }
 }
@@ -64,24 +64,44 @@ impl RoleFile for HelperFile {
     }
 
     async fn bind(self, start: Start) -> Result<Bound> {
-        let store = open_store(&self.aggregator.data_dir)?;
+        let store = open_store(&self.aggregator, Self::ROLE, &start).await?;
         let (server, _) = load(Role::Helper, self.aggregator, self.leader.gateway, start)?;
         let tasks = server.tasks.len();
-        let (server, _) = bound(Helper::bind(HelperConfig { server }, Arc::new(store)).await)?;
+        let (server, _) = bound(Helper::bind(HelperConfig { server }, store).await)?;
         Ok((server, Some(tasks)))
     }
 }
 
 /// Whether the file has tables with secrets.
 fn is_secret(file: &AggregatorFile) -> bool {
-    file.taskprov.is_some() || file.recipes.is_some()
+    file.taskprov.is_some() || file.recipes.is_some() || file.postgres.is_some()
 }
 
-fn open_store(data_dir: &Path) -> Result<SqliteStore> {
-    private_file::make_folder(data_dir)?;
-    SqliteStore::open(data_dir, SqliteOptions::default())
-        .with_context(|| format!("cannot open the store in {}", data_dir.display()))
-        .hint("is another server running on this folder, or does it belong to another user?")
+/// A store of any kind, for either role.
+trait Store: LeaderStore + HelperStore {}
+impl<S: LeaderStore + HelperStore> Store for S {}
+
+async fn open_store(
+    file: &AggregatorFile,
+    role: &'static str,
+    start: &Start,
+) -> Result<Arc<dyn Store>> {
+    private_file::make_folder(&file.data_dir)?;
+    let Some(table) = &file.postgres else {
+        let store = SqliteStore::open(&file.data_dir, SqliteOptions::default())
+            .with_context(|| format!("cannot open the store in {}", file.data_dir.display()))
+            .hint("is another server running on this folder, or does it belong to another user?")?;
+        return Ok(Arc::new(store));
+    };
+    if file.hpke_keys.is_empty() {
+        return Err(anyhow!("`hpke_keys` is empty, but all processes on a database need the same"))
+            .hint("make them with `sotto keys new`, and list the same files for every process");
+    }
+    if start.check_only {
+        database::check(table, start.insecure_http).await?;
+        return Ok(Arc::new(MemoryStore::new()));
+    }
+    Ok(Arc::new(database::open(table, role, start.insecure_http).await?))
 }
 
 /// Loads everything that the file names, and the authorities that may vouch for the peer. From then

@@ -15,7 +15,6 @@ use sotto_protocol::Bucket;
 use sotto_wire::{BatchId, TaskId};
 
 use super::frame::StoreId;
-use super::intervals::IntervalSet;
 use super::log::{Log, Position};
 use super::recovery::Known;
 use super::tasks::Ids;
@@ -23,6 +22,7 @@ use super::worker;
 use super::writer::Writer;
 use super::{public_log, ranges, receipts, schema, tasks};
 use crate::hold::Hold;
+use crate::intervals::IntervalSet;
 use crate::queue::Queue;
 use crate::{Clock, Lease, LogCheckpoint, Result, StoreError, StoredTask};
 

@@ -23,8 +23,8 @@ use super::files::SegmentFile;
 use super::frame::{
     self, ConfigSet, HEADER_LEN, MARK_LEN, MAX_REPORT_LEN, SEAL_LEN, StoreId, report_frame_len,
 };
-use super::intervals::IntervalSet;
 use super::log::{Log, MAX_SEGMENT, Position, segment_name};
+use crate::intervals::IntervalSet;
 use crate::{NewReport, Result, StoreError};
 
 /// The most bytes written at once, not counting the reports of the last call.

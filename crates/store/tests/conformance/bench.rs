@@ -1,13 +1,18 @@
 //! The back-ends, with a clock that the test controls.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_executor::block_on;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use sotto_store::{
-    Clock, HelperStore, LeaderStore, MemoryStore, Result, SqliteOptions, SqliteStore,
+    Clock, HelperStore, LeaderStore, MemoryStore, PostgresOptions, PostgresStore, PostgresUrl,
+    Result, SqliteOptions, SqliteStore, StoreKey, StoreKeys,
 };
+use sotto_testing::postgres::Database;
 use tempfile::TempDir;
 
 use super::forgetful::ForgetfulFiles;
@@ -33,6 +38,20 @@ pub(crate) enum Kind {
     SqliteKilled,
     /// The power fails: only what was synced remains of the segments.
     SqlitePowerless,
+    /// Not restarted: several processes share the database all the time.
+    Postgres,
+    /// The process is killed. What it held in the database stays, until its leases end.
+    PostgresKilled,
+}
+
+impl Kind {
+    fn is_sqlite(self) -> bool {
+        matches!(self, Self::Sqlite | Self::SqliteKilled | Self::SqlitePowerless)
+    }
+
+    fn is_postgres(self) -> bool {
+        matches!(self, Self::Postgres | Self::PostgresKilled)
+    }
 }
 
 /// A store under test.
@@ -41,9 +60,12 @@ pub(crate) struct Bench {
     max_backlog_bytes: u64,
     clock_ms: Arc<AtomicU64>,
     fresh: AtomicU64,
+    /// How often the store was opened.
+    opened: AtomicU64,
     // Dropped before its directory, which is removed on drop.
     store: Option<Arc<dyn Store>>,
     dir: Option<TempDir>,
+    database: Option<Database>,
     files: ForgetfulFiles,
 }
 
@@ -54,6 +76,8 @@ macro_rules! on_every_store {
         $crate::conformance::bench::on_store!(sqlite, Sqlite, $($case),+);
         $crate::conformance::bench::on_store!(sqlite_killed, SqliteKilled, $($case),+);
         $crate::conformance::bench::on_store!(sqlite_powerless, SqlitePowerless, $($case),+);
+        $crate::conformance::bench::on_store!(postgres, Postgres, $($case),+);
+        $crate::conformance::bench::on_store!(postgres_killed, PostgresKilled, $($case),+);
     };
 }
 pub(crate) use on_every_store;
@@ -65,7 +89,9 @@ macro_rules! on_store {
             $(
                 #[test]
                 fn $case() {
-                    super::$case(&mut Bench::new(Kind::$kind));
+                    if let Some(mut bench) = Bench::new(Kind::$kind) {
+                        super::$case(&mut bench);
+                    }
                 }
             )+
         }
@@ -74,33 +100,36 @@ macro_rules! on_store {
 pub(crate) use on_store;
 
 impl Bench {
-    pub(crate) fn new(kind: Kind) -> Self {
+    /// `None` if the store needs a server and there is none.
+    pub(crate) fn new(kind: Kind) -> Option<Self> {
         Self::seeded(kind, 1)
     }
 
     /// A store whose power failures are derived from this seed.
-    pub(crate) fn seeded(kind: Kind, seed: u64) -> Self {
+    pub(crate) fn seeded(kind: Kind, seed: u64) -> Option<Self> {
         Self::with(kind, seed, u64::MAX)
     }
 
     /// An empty store of the same kind with this limit on the backlog.
     pub(crate) fn bounded(&self, max_backlog_bytes: u64) -> Self {
-        Self::with(self.kind, 1, max_backlog_bytes)
+        Self::with(self.kind, 1, max_backlog_bytes).expect("there was a server before")
     }
 
-    fn with(kind: Kind, seed: u64, max_backlog_bytes: u64) -> Self {
+    fn with(kind: Kind, seed: u64, max_backlog_bytes: u64) -> Option<Self> {
         let mut bench = Self {
             kind,
             max_backlog_bytes,
             // Not zero, so that a moment in the past can be told from no moment.
             clock_ms: Arc::new(AtomicU64::new(1_000_000)),
             fresh: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
             store: None,
-            dir: (kind != Kind::Memory).then(temporary_dir),
+            dir: kind.is_sqlite().then(temporary_dir),
+            database: if kind.is_postgres() { Some(migrated()?) } else { None },
             files: ForgetfulFiles::new(seed),
         };
         bench.store = Some(bench.open());
-        bench
+        Some(bench)
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
@@ -133,7 +162,12 @@ impl Bench {
     /// lease and pause ends.
     pub(crate) fn restart(&mut self) {
         match self.kind {
-            Kind::Memory | Kind::Sqlite => self.advance(LEASE),
+            Kind::Memory | Kind::Sqlite | Kind::Postgres => self.advance(LEASE),
+            Kind::PostgresKilled => {
+                self.store = None;
+                self.advance(LEASE);
+                self.store = Some(self.open());
+            }
             Kind::SqliteKilled | Kind::SqlitePowerless => self.crash(),
         }
     }
@@ -204,12 +238,40 @@ impl Bench {
                 let files = Arc::new(self.files.clone());
                 Ok(Arc::new(SqliteStore::open_with_files(dir, options, files)?))
             }
+            (Kind::Postgres | Kind::PostgresKilled, _) => {
+                let url = self.database.as_ref().unwrap().url();
+                Ok(Arc::new(block_on(PostgresStore::open(PostgresOptions {
+                    url: PostgresUrl::new(&url, None)?,
+                    role: "leader and helper",
+                    max_connections: 4,
+                    max_backlog_bytes: self.max_backlog_bytes,
+                    cache_bytes: 4_000,
+                    segment_bytes: SEGMENT_BYTES as usize,
+                    keys: StoreKeys { current: StoreKey::new([7; 32]), previous: Vec::new() },
+                    rng: Box::new(ChaCha20Rng::seed_from_u64(
+                        self.opened.fetch_add(1, Ordering::SeqCst),
+                    )),
+                    clock: Some(clock),
+                }))?))
+            }
             _ => {
                 let store = MemoryStore::with_clock(clock);
                 Ok(Arc::new(store.with_max_backlog_bytes(self.max_backlog_bytes)))
             }
         }
     }
+}
+
+/// A database with the tables of a store. The first of a process is the template of the others.
+fn migrated() -> Option<Database> {
+    static TEMPLATE: Mutex<Option<Database>> = Mutex::new(None);
+    let mut template = TEMPLATE.lock().unwrap_or_else(PoisonError::into_inner);
+    if template.is_none() {
+        let database = Database::new()?;
+        block_on(sotto_store::migrate(&PostgresUrl::new(&database.url(), None).unwrap())).unwrap();
+        *template = Some(database);
+    }
+    Database::copy_of(template.as_ref()?)
 }
 
 /// A directory in memory where the system has one: crashes are simulated, so a real disk would

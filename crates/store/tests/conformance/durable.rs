@@ -46,7 +46,7 @@ fn backlog(store: &dyn LeaderStore) -> Result<Vec<Record>, StoreError> {
 #[test]
 fn no_file_is_left_of_reports_that_are_done_with() {
     for kind in [Kind::Sqlite, Kind::SqliteKilled] {
-        let mut bench = Bench::new(kind);
+        let mut bench = Bench::new(kind).unwrap();
         let all = padded_reports(20);
         fill(&**bench.store(), &all);
         assert!(segments(bench.dir().unwrap()).len() > 3);
@@ -80,7 +80,7 @@ fn an_upload_in_which_the_power_goes_is_whole_or_not_acknowledged() {
     for seed in 0..20 {
         // Creating a segment, writing, syncing, sealing: the power fails at each of them.
         for operations in 0..14 {
-            let mut bench = Bench::seeded(Kind::SqlitePowerless, seed);
+            let mut bench = Bench::seeded(Kind::SqlitePowerless, seed).unwrap();
             bench.files().cut_power_after(operations);
             let mut acknowledged = Vec::new();
             let mut doubtful = Vec::new();
@@ -113,7 +113,7 @@ fn the_power_may_go_while_the_store_is_opened() {
     let all = padded_reports(12);
     for seed in 0..20 {
         for operations in 0..8 {
-            let mut bench = Bench::seeded(Kind::SqlitePowerless, seed);
+            let mut bench = Bench::seeded(Kind::SqlitePowerless, seed).unwrap();
             fill(&**bench.store(), &all[..8]);
             bench.files().cut_power_after(1);
             let torn = all[8..].iter().map(Report::upload).collect();
@@ -132,7 +132,7 @@ fn what_a_killed_process_left_is_synced_before_it_is_used() {
     let all = padded_reports(12);
     for seed in 0..10 {
         for operations in 0..14 {
-            let mut bench = Bench::seeded(Kind::SqlitePowerless, seed);
+            let mut bench = Bench::seeded(Kind::SqlitePowerless, seed).unwrap();
             bench.files().cut_power_after(operations);
             for report in &all {
                 let upload = block_on(bench.store().accept_reports(vec![report.upload()]));

@@ -6,13 +6,13 @@ use sotto_wire::{Interval, Time};
 
 /// The times of a task that no longer take reports.
 #[derive(Clone, Debug, Default)]
-pub(super) struct IntervalSet {
+pub(crate) struct IntervalSet {
     /// Start to end (exclusive).
     intervals: BTreeMap<u64, u64>,
 }
 
 impl IntervalSet {
-    pub(super) fn insert(&mut self, interval: Interval) {
+    pub(crate) fn insert(&mut self, interval: Interval) {
         if interval.is_empty() {
             return;
         }
@@ -28,7 +28,7 @@ impl IntervalSet {
         self.intervals.insert(start, end);
     }
 
-    pub(super) fn contains(&self, time: Time) -> bool {
+    pub(crate) fn contains(&self, time: Time) -> bool {
         let time = time.as_units();
         self.intervals.range(..=time).next_back().is_some_and(|(_, end)| time < *end)
     }
