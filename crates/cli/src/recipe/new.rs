@@ -1,5 +1,6 @@
 //! `sotto recipe new`: asks questions on a terminal, takes options in scripts.
 
+mod discovery;
 mod draft;
 mod inquiry;
 pub(super) mod planned;
@@ -22,6 +23,7 @@ use sotto_wire::recipe::{
 };
 use sotto_wire::{Recipe, RecipeDraft};
 
+use self::discovery::DiscoveryArgs;
 pub(super) use self::inquiry::Inquiry;
 use self::inquiry::Prompt;
 use self::training::TrainingArgs;
@@ -108,6 +110,8 @@ pub(crate) struct NewArgs {
     pub(super) donation: bool,
     #[command(flatten)]
     pub(super) training: TrainingArgs,
+    #[command(flatten)]
+    pub(super) discovery: DiscoveryArgs,
     /// The approximate number of devices, like 1000000 or 1e6.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) population: Option<String>,
@@ -217,7 +221,8 @@ pub(crate) struct NewArgs {
     /// The longest time that one release may cover [default: from opens to closes]
     #[arg(long, value_name = "LENGTH", value_parser = parse_seconds, help_heading = "Time")]
     pub(super) max_window: Option<u64>,
-    /// How reports are grouped into batches [default: time-interval; leader-selected for a training]
+    /// How reports are grouped into batches [default: time-interval;
+    /// leader-selected for a training or a discovery]
     #[arg(long, value_enum, help_heading = "Time")]
     pub(super) batch_mode: Option<BatchModeName>,
     /// Who runs the leader: the name of the key that devices pin.
@@ -326,7 +331,7 @@ pub(super) enum Kind {
 
 impl NewArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        self.with_training().write(output)
+        self.with_training().with_discovery().write(output)
     }
 
     fn write(self, output: &Output) -> Result<Outcome> {

@@ -38,7 +38,7 @@ text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b
 .band{fill:#56b4e9;fill-opacity:.25}.inner{fill:#d55e00;fill-opacity:.35}\
 .curve{stroke:#0072b2;stroke-width:1.5;fill:none}\
 @media(prefers-color-scheme:dark){text{fill:#f2f2f2}.ground{fill:#16191d}.muted{fill:#b0b0b0}\
-.grid{stroke:#3a3f45}.zero{stroke:#b0b0b0}.bar{fill:#0072b2}.noise{stroke:#e69f00}\
+.grid{stroke:#3a3f45}.zero{stroke:#b0b0b0}.bar{fill:#0072b2}.curve{stroke:#f2f2f2}.noise{stroke:#e69f00}\
 .total{stroke:#f2f2f2}}";
 
 impl QueryResult {
@@ -77,8 +77,8 @@ impl QueryResult {
         image.finish(&self.title())
     }
 
-    /// What has a bar: numbers of one unit.
-    fn bars(&self) -> Vec<Row> {
+    /// What a picture has a bar for: numbers of one unit, none of a vector, and of many the largest.
+    pub fn bars(&self) -> Vec<Row> {
         let mut rows = match &self.meaning {
             // The number of devices has another unit.
             Some(meaning) if meaning.kind == Kind::Mean => {
