@@ -27,8 +27,8 @@ const NAME: &str = "words";
 /// Rounds at most, and buckets of each.
 const ROUNDS: u64 = 6;
 const BUCKETS: &str = "256";
-/// The least noise that a recipe may have, of each aggregator.
-const SIGMA: &str = "0.5";
+/// The noise of each aggregator.
+const SIGMA: &str = "1";
 /// How many words that nobody has are found on average.
 const FALSE_WORDS: &str = "0.0001";
 /// The word that is not looked for.
