@@ -383,12 +383,16 @@ impl NewArgs {
         if recipe.when.opens < now {
             output.warning("it is open already; devices want a recipe to be in the log for a day");
         }
-        if let Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } = &recipe.query {
+        if let Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } = &recipe.query
+            && !self.is_discovery()
+        {
             let bucket = words::bucket(&recipe.query, *fallback);
             output.remark(format!("{bucket} counts devices for which the mapping has no value"));
         }
         let out = out.display();
-        let mut next = vec![format!("sotto demo --recipe {out}")];
+        let demo = format!("demo --recipe {out}");
+        let demo = if self.is_discovery() { "discover --story words" } else { &demo };
+        let mut next = vec![format!("sotto {demo}")];
         let Some(tokens) = draft.tokens() else {
             output.next(&next);
             output.remark(format!("before you publish it, fill in [parties] at the end of {out}"));

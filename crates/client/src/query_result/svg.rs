@@ -244,7 +244,7 @@ impl Image {
         let (ticks_at, top) = (self.y, self.y + 8.0);
         let height = |lines: &Vec<String>| LINE * lines.len().max(1) as f64 + 8.0;
         let bottom = top + labels.iter().map(height).sum::<f64>() + 4.0;
-        for (x, text) in axis.ticks(WIDTH) {
+        for (x, text) in axis.ticks_across(WIDTH) {
             self.put(x, ticks_at, "class=\"muted\" font-size=\"11\" text-anchor=\"middle\"", &text);
             self.line("grid", 1.0, (x, top), (x, bottom));
         }
