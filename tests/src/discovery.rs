@@ -14,7 +14,7 @@ use sotto_protocol::device::{DeviceStore, MemoryState};
 use sotto_protocol::expression::Value;
 use sotto_wire::EntryId;
 
-use crate::process::{Process, run_json_lines};
+use crate::process::{Process, run as run_to_end, run_json_lines, shown};
 use crate::series::Stage;
 use crate::web::MODELS;
 use crate::world::PATIENCE;
@@ -49,6 +49,8 @@ pub struct Discovered {
     pub end: Json,
     /// The file of `--out`.
     pub csv: String,
+    /// What `sotto discover` says without its deny list.
+    pub refused: String,
     /// The rounds that each device considered, and how often it paid.
     pub devices: Vec<(Vec<EntryId>, usize)>,
 }
@@ -101,6 +103,7 @@ pub fn run(kinds: Kinds<'_>) -> Result<Discovered> {
             rounds: rounds.to_vec(),
             end: end.clone(),
             csv,
+            refused: refused(&stage)?,
             devices: devices.into_iter().map(memory).collect(),
         })
     })
@@ -120,9 +123,7 @@ fn live(devices: &mut [(Participant<MemoryState>, Vec<EntryId>)], stop: &AtomicB
 /// Runs `sotto discover`, kills it once its first round is over, and runs it again to the end. Returns
 /// how many rounds were over, and what it printed then.
 fn discover(stage: &Stage) -> Result<(u64, Vec<Json>)> {
-    let files = [("--lists", "lists"), ("--deny", "deny"), ("--out", "words.csv")];
-    let mut arguments = stage.author_arguments("discover", NAME, &files);
-    arguments.extend(["--false-words", FALSE_WORDS, "--deadline", "2m"].map(OsString::from));
+    let arguments = arguments(stage, &[("--deny", "deny"), ("--out", "words.csv")]);
     let mut process = Process::start(&arguments, &stage.world.path("discover.log"), "info")?;
     let deadline = Instant::now() + 2 * PATIENCE;
     let over_before = loop {
@@ -137,6 +138,21 @@ fn discover(stage: &Stage) -> Result<(u64, Vec<Json>)> {
     process.kill()?;
     let over_before = over_before.max(rounds_over(stage)?);
     Ok((over_before, run_json_lines(arguments)?))
+}
+
+/// What `sotto discover` says if it is to go on without its deny list. It must not succeed.
+fn refused(stage: &Stage) -> Result<String> {
+    let output = run_to_end(arguments(stage, &[]))?;
+    ensure!(output.status.code() == Some(2), "it went on: {}", shown(&output));
+    Ok(shown(&output))
+}
+
+/// The arguments of `sotto discover`.
+fn arguments(stage: &Stage, files: &[(&str, &str)]) -> Vec<OsString> {
+    let files = [&[("--lists", "lists")], files].concat();
+    let mut arguments = stage.author_arguments("discover", NAME, &files);
+    arguments.extend(["--false-words", FALSE_WORDS, "--deadline", "2m"].map(OsString::from));
+    arguments
 }
 
 /// How many rounds are over, by the file of the search.

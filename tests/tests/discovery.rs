@@ -36,6 +36,8 @@ fn words_are_found_and_a_killed_discovery_goes_on() {
         assert_eq!(found.csv.matches(&line).count(), 1, "{}", found.csv);
     }
 
+    assert!(found.refused.contains("was begun with other denied words"), "{}", found.refused);
+
     // Rounds that were over are not asked again, and every device is in every round once.
     let rounds = found.end["rounds"].as_u64().unwrap();
     let told: Vec<u64> = found.rounds.iter().map(|line| line["round"].as_u64().unwrap()).collect();

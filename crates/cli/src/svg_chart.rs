@@ -98,6 +98,7 @@ const COLOURS: usize = 7;
 const MARK_SIZE: f64 = 7.0;
 
 const STYLE: &str = "\
+:root{color-scheme:light dark}\
 text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b1b}\
 .ground{fill:#fff}.muted{fill:#595959}.grid{stroke:#d4d4d4}.minor{stroke:#ededed;fill:none}\
 .frame{stroke:#595959;fill:none}.open{fill:#fff}\

@@ -32,6 +32,7 @@ const BAR: f64 = 14.0;
 const MOST_BARS: usize = 200;
 
 const STYLE: &str = "\
+:root{color-scheme:light dark}\
 text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b1b}\
 .ground{fill:#fff}.muted{fill:#595959}.grid{stroke:#e0e0e0}.zero{stroke:#595959}\
 .bar{fill:#56b4e9}.noise{stroke:#d55e00}.total{stroke:#1b1b1b}\
