@@ -9,12 +9,13 @@
 //! goes from the coins of devices to the result, and compares it with the same coins in memory.
 //! [`web`] serves models. [`crash`] is the crash campaign, [`release`] the one of releases with
 //! noise, [`training`] the one of trainings, [`squared_error`] the one of the errors of estimates,
-//! [`plan`] the one of predicted errors, [`large`] the one of large reports, [`fleet`] the same of devices with recipe and tokens; the
-//! tests run a slice of each.
+//! [`plan`] the one of predicted errors, [`large`] the one of large reports, [`fleet`] the same of
+//! devices with recipe and tokens; the tests run a slice of each. [`discovery`] is a whole discovery.
 
 pub mod cli;
 pub mod crash;
 pub mod devices;
+pub mod discovery;
 pub mod fleet;
 pub mod http;
 pub mod large;
@@ -26,6 +27,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod process;
 pub mod release;
+pub(crate) mod series;
 pub mod service;
 pub mod squared_error;
 pub mod tap;

@@ -84,7 +84,7 @@ pub fn run(seed: u64, kills: usize) -> Result<Trained> {
     let plan = plan(seed, kills);
     let mut scene = Scene::new(seed % 2 == 1)?;
     let outcome = play(&mut scene, &plan, seed);
-    outcome.with_context(|| format!("seed {seed}, {plan:?}\n{}", scene.log_texts()))
+    outcome.with_context(|| format!("seed {seed}, {plan:?}\n{}", scene.stage.log_texts("train")))
 }
 
 fn play(scene: &mut Scene, plan: &[Kill], seed: u64) -> Result<Trained> {
@@ -115,7 +115,7 @@ pub fn evaluated() -> Result<Vec<Value>> {
         stop.store(true, Ordering::SeqCst);
         (said, living.join().map_err(|_| anyhow!("a device panicked")))
     });
-    let said = said.with_context(|| scene.log_texts())?;
+    let said = said.with_context(|| scene.stage.log_texts("train"))?;
     // Each device has paid for both series.
     for device in devices?? {
         let paid: BTreeSet<_> = device.state.audit().iter().map(|line| line.recipe).collect();

@@ -8,6 +8,7 @@ mod anonymity;
 mod collecting;
 mod crash;
 mod demo;
+mod discovery;
 mod fleet;
 mod key_rotation;
 mod large;

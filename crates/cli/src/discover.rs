@@ -18,6 +18,7 @@ use sotto_wire::recipe::{Probability, parse_epsilon, parse_probability, parse_wh
 
 use self::report::{Report, Truth};
 use self::series::State;
+pub(crate) use self::story::list_len;
 use self::story::{At, Protection, Story, WORD};
 use crate::log_source::LogArgs;
 use crate::output::{Outcome, Output};

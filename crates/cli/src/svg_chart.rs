@@ -37,6 +37,8 @@ pub(crate) struct Axis {
 pub(crate) enum Scale {
     #[default]
     Linear,
+    /// Of things that are counted, with room around them: whole numbers are written, and no others.
+    Whole,
     /// Shows positive values only.
     Log,
 }
@@ -92,8 +94,11 @@ const APART: f64 = 18.0;
 /// A series of more points has marks at some of them only.
 const MOST_MARKS: usize = 24;
 const COLOURS: usize = 7;
+/// How far marks reach.
+const MARK_SIZE: f64 = 7.0;
 
 const STYLE: &str = "\
+:root{color-scheme:light dark}\
 text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b1b}\
 .ground{fill:#fff}.muted{fill:#595959}.grid{stroke:#d4d4d4}.minor{stroke:#ededed;fill:none}\
 .frame{stroke:#595959;fill:none}.open{fill:#fff}\
@@ -215,7 +220,7 @@ impl Image {
             // The last number stays within the image.
             let at = tick.place.min(WIDTH - tick.width / 2.0 - 2.0);
             let middle = "class=\"muted\" font-size=\"11\" text-anchor=\"middle\"";
-            self.put((at, bottom + 16.0), middle, &tick.text);
+            self.put((at, bottom + MARK_SIZE + SMALL + 2.0), middle, &tick.text);
         }
         for tick in &y.ticks {
             self.line("grid", (left, tick.place), (right, tick.place));
@@ -231,7 +236,7 @@ impl Image {
             self.series(index, one, &x, &y);
             self.end();
         }
-        self.y = bottom + 22.0;
+        self.y = bottom + 26.0;
     }
 
     fn series(&mut self, index: usize, series: &Series, x: &Placed, y: &Placed) {
@@ -349,7 +354,7 @@ mod tests {
 
     #[test]
     fn everything_is_inside_the_image() {
-        for scale in [Scale::Linear, Scale::Log] {
+        for scale in [Scale::Linear, Scale::Whole, Scale::Log] {
             let mut chart = chart(scale);
             chart.series[0].name = "a long name of a series ".repeat(12);
             let more = vec![chart.series[1].clone(); 30];

@@ -354,7 +354,7 @@ pub fn check_mapping(
 }
 
 /// The mapping of a discovery, which must give words.
-fn check_words(
+pub fn check_words(
     source: &str,
     attributes: &BTreeMap<AttributeName, AttributeType>,
 ) -> Result<Expression, String> {

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use rand_chacha::ChaCha20Rng;
-use rand_core::{CryptoRng, SeedableRng};
-use sotto_client::{Host, InsecureName, Log, Participant, PassReport, Trainer};
+use rand_core::CryptoRng;
+use sotto_client::{Log, Participant, PassReport, Trainer};
 use sotto_learn::evaluation::{Answer, Scale};
 use sotto_learn::local::LocalTraining;
 use sotto_learn::model::to_bytes;
@@ -22,7 +20,6 @@ use sotto_wire::recipe::Model;
 
 use super::DEVICES;
 use super::scene::Scene;
-use crate::phone::Source;
 
 /// Between two passes of a device.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -122,19 +119,11 @@ impl fmt::Display for Progress {
 
 impl Device {
     fn new(scene: &Scene, seed: u64, number: usize, progress: &Arc<Progress>) -> Result<Self> {
-        let mut host = Host::new(Arc::new(Source::new(IpAddr::V4(Ipv4Addr::LOCALHOST))));
-        let drawn = AtomicU64::new(0);
         let own_seed = seed * DEVICES as u64 + number as u64;
-        host.random = Arc::new(move || {
-            let mut rng = ChaCha20Rng::seed_from_u64(own_seed);
-            rng.set_stream(drawn.fetch_add(1, Ordering::Relaxed));
-            Box::new(rng) as Box<dyn CryptoRng>
-        });
-        host.attestor = Some(Box::new(InsecureName::new(format!("device-{number}"))?));
-        host.trainer = Some(Box::new(OwnWeight(number, Arc::clone(progress))));
-        let (log_url, trust) = (scene.world.log.url(), Arc::clone(&scene.trust));
-        let log = Log::at(&log_url, &host, &trust)?;
-        let participant = Participant::new(host, Arc::clone(&trust), MemoryState::default(), log);
+        let trainer = Box::new(OwnWeight(number, Arc::clone(progress)));
+        let participant =
+            scene.stage.device(number, own_seed, |host| host.trainer = Some(trainer))?;
+        let (log_url, trust) = (scene.stage.world.log.url(), Arc::clone(&scene.stage.trust));
         Ok(Self { number, participant, log_url, trust })
     }
 

@@ -154,7 +154,7 @@ impl<'a> Killer<'a> {
     }
 
     fn start_train(&mut self) -> Result<()> {
-        let log = self.scene.world.path("train.log");
+        let log = self.scene.stage.world.path("train.log");
         self.train = Some(Process::start(self.scene.train_arguments(), &log, "info")?);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl<'a> Killer<'a> {
         match train.wait(PATIENCE)? {
             Some(0) => Ok(true),
             Some(code) => {
-                let text = fs::read_to_string(self.scene.world.path("train.log"))?;
+                let text = fs::read_to_string(self.scene.stage.world.path("train.log"))?;
                 let said = text.lines().rev().find(|line| line.contains("error"));
                 self.done.gave_up.push(format!("exit code {code}: {}", said.unwrap_or_default()));
                 if self.done.gave_up.len() > 2 * ROUNDS as usize {

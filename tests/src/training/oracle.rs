@@ -43,7 +43,7 @@ pub(super) fn check(
     check_models(scene, &rounds)?;
     check_steps(scene, &steps, &killed)?;
     for role in ["leader", "helper"] {
-        check_store(&scene.world.path(&format!("{role}-data")).join("sotto.sqlite"), &rounds)
+        check_store(&scene.stage.world.path(&format!("{role}-data")).join("sotto.sqlite"), &rounds)
             .context(role)?;
     }
     check_output(scene)?;
@@ -56,7 +56,8 @@ pub(super) fn check(
 
 /// The rounds in the log: each index once, in order.
 fn rounds(scene: &Scene) -> Result<Vec<Recipe>> {
-    let mut reader = Reader::new(FolderFetch::new(scene.world.path("log-data").join("public")));
+    let mut reader =
+        Reader::new(FolderFetch::new(scene.stage.world.path("log-data").join("public")));
     let note = reader.checkpoint()?.context("the log is empty")?;
     let tree = Checkpoint::parse(note.text())?;
     let mut rounds = Vec::new();
@@ -78,7 +79,7 @@ fn weights(scene: &Scene, fleet: &Progress, rounds: &[Recipe]) -> Result<Vec<Vec
     for round in rounds {
         steps.push(fleet.model(&digest(round)?).context("the devices trained another model")?);
     }
-    steps.push(fs::read(scene.world.path("weights"))?);
+    steps.push(fs::read(scene.stage.world.path("weights"))?);
     ensure!(steps.iter().all(|file| file.len() == 4 * DEVICES), "the number of weights");
     let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
     Ok(steps.iter().map(|file| file.as_chunks().0.iter().map(number).collect()).collect())
@@ -97,7 +98,7 @@ fn check_models(scene: &Scene, rounds: &[Recipe]) -> Result<()> {
         entry?.file_name().into_string().map_err(|_| anyhow!("a name"))
     };
     let mut found =
-        fs::read_dir(scene.world.path("models"))?.map(name).collect::<Result<Vec<_>>>()?;
+        fs::read_dir(scene.stage.world.path("models"))?.map(name).collect::<Result<Vec<_>>>()?;
     expected.sort();
     found.sort();
     ensure!(found == expected, "the models {found:?} are there, not {expected:?}");
@@ -163,7 +164,7 @@ fn check_store(database: &Path, rounds: &[Recipe]) -> Result<()> {
 
 /// What the command printed: each round with all devices, and no epsilon above the claim.
 fn check_output(scene: &Scene) -> Result<()> {
-    let text = fs::read_to_string(scene.world.path("train.log"))?;
+    let text = fs::read_to_string(scene.stage.world.path("train.log"))?;
     let lines: Vec<Value> = text
         .lines()
         .filter(|line| line.starts_with('{'))
@@ -186,7 +187,7 @@ fn check_output(scene: &Scene) -> Result<()> {
     let ends = lines.iter().filter(|line| line["model_digest"].is_string());
     let ends: BTreeSet<_> =
         ends.map(|end| (end["rounds"].as_u64(), end["model_digest"].as_str())).collect();
-    let model = EntryId::of(&fs::read(scene.world.path("weights"))?).to_string();
+    let model = EntryId::of(&fs::read(scene.stage.world.path("weights"))?).to_string();
     let all = [(Some(ROUNDS), Some(&*model))];
     ensure!(ends.iter().eq(&all), "the ends are {ends:?}, not {all:?}");
     Ok(())

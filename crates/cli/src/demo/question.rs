@@ -70,6 +70,10 @@ impl Question {
         seed: u64,
     ) -> Result<Self> {
         let loaded = recipe_file::load(recipe)?;
+        if loaded.recipe.discovery().is_some() {
+            return Err(anyhow!("{} looks for words: the demo has no lists", recipe.display()))
+                .hint("`sotto discover --story words` shows all parties");
+        }
         let assessment = Assessment::at_best(loaded.recipe.clone()).map_err(|silence| {
             let (reason, place) = loaded.located(&silence.reason);
             pointed(anyhow!("{}: {reason}", recipe.display()), place)

@@ -10,7 +10,7 @@ use sotto_learn::discovery::fast::Population;
 use sotto_learn::discovery::{Found, Search, Step};
 use sotto_protocol::recipe::{derive_vdaf, mechanism, show_micro};
 use sotto_wire::Recipe;
-use sotto_wire::recipe::Privacy;
+use sotto_wire::recipe::{Noise, Privacy};
 use sotto_wire::size_class::SizeClass;
 
 use crate::output::Output;
@@ -124,6 +124,10 @@ impl Report {
         false_words: f64,
         output: &Output,
     ) -> Result<Self> {
+        if let Some(Noise::ServerGaussian { sigma_micro }) = &header.noise {
+            let sigma = show_micro(*sigma_micro);
+            output.remark(format!("Each server adds noise of sigma {sigma} to every count"));
+        }
         if let Privacy::Claim { epsilon_micro, delta, rounds, .. } = header.privacy {
             output.remark(format!(
                 "All {rounds} rounds together {} epsilon {} at delta {}, as every device \

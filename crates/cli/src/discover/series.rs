@@ -72,12 +72,12 @@ pub(super) fn step(
 impl State {
     /// The stored state, or that before the first round.
     pub(super) fn load(rounds: &Rounds<'_>, rule: Rule, denied: Vec<String>) -> Result<Self> {
+        let begun = Search::start(&rule, denied)?;
         let (path, header) = (rounds.folder.join(DISCOVERY), rounds.header.id());
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let search = Search::start(&rule, denied)?;
-                let state = Self { version: VERSION, header, rule, search };
+                let state = Self { version: VERSION, header, rule, search: begun };
                 rounds.store(DISCOVERY, &state)?;
                 return Ok(state);
             }
@@ -96,6 +96,10 @@ impl State {
         if state.rule != rule {
             return Err(anyhow!("{place} was begun with another --false-words"))
                 .hint(format!("go on with --false-words {}", state.rule.false_words));
+        }
+        if state.search.denied() != begun.denied() {
+            return Err(anyhow!("{place} was begun with other denied words"))
+                .hint("go on with the same file for --deny");
         }
         Ok(state)
     }

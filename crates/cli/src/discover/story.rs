@@ -169,7 +169,7 @@ impl Story {
 }
 
 /// How long the lists of so many buckets are: whole pieces, so that nothing of them is wasted.
-fn list_len(buckets: u32, denied: &[String]) -> Result<u32> {
+pub(crate) fn list_len(buckets: u32, denied: &[String]) -> Result<u32> {
     let denied: usize = denied.iter().map(|word| word.len() + 1).sum();
     let pieces = (buckets as usize * CANDIDATE_LEN + denied).div_ceil(PIECE_LEN).max(1);
     let len = pieces * PIECE_LEN;

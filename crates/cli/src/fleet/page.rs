@@ -167,7 +167,7 @@ fn largest(found: &Found) -> Chart {
     Chart {
         title: format!("The {} largest numbers: {}", found.buckets.len(), found.label),
         notes: vec!["Estimates of the first collection, with intervals of 95 %".to_owned()],
-        x: axis("rank", Scale::Linear),
+        x: axis("rank", Scale::Whole),
         y: axis("devices", Scale::Linear),
         series: vec![
             series("truth", Look::Line, points(&|one| Some(at(one.r#true)))),
@@ -187,7 +187,7 @@ fn over_runs(found: &Found) -> Chart {
     Chart {
         title: format!("Error in each collection: {}", found.label),
         notes: Vec::new(),
-        x: axis("collection", Scale::Linear),
+        x: axis("collection", Scale::Whole),
         y: Axis { holds: vec![0.0], ..axis("mean squared error", Scale::Linear) },
         series: vec![
             series("measured", points(|run| run.measured)),
@@ -216,7 +216,7 @@ fn compared(all: &[Found]) -> Chart {
     Chart {
         title: "Error and prediction".to_owned(),
         notes: names,
-        x: Axis { holds: vec![0.5, all.len() as f64 + 0.5], ..axis("experiment", Scale::Linear) },
+        x: axis("experiment", Scale::Whole),
         y: axis("mean squared error", Scale::Log),
         series: vec![
             series("measured, with its interval of 95 %", measured.collect()),

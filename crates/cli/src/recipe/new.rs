@@ -1,5 +1,6 @@
 //! `sotto recipe new`: asks questions on a terminal, takes options in scripts.
 
+mod discovery;
 mod draft;
 mod inquiry;
 pub(super) mod planned;
@@ -22,6 +23,7 @@ use sotto_wire::recipe::{
 };
 use sotto_wire::{Recipe, RecipeDraft};
 
+use self::discovery::DiscoveryArgs;
 pub(super) use self::inquiry::Inquiry;
 use self::inquiry::Prompt;
 use self::training::TrainingArgs;
@@ -108,6 +110,8 @@ pub(crate) struct NewArgs {
     pub(super) donation: bool,
     #[command(flatten)]
     pub(super) training: TrainingArgs,
+    #[command(flatten)]
+    pub(super) discovery: DiscoveryArgs,
     /// The approximate number of devices, like 1000000 or 1e6.
     #[arg(long, value_name = "N", help_heading = "Crowd")]
     pub(super) population: Option<String>,
@@ -217,7 +221,8 @@ pub(crate) struct NewArgs {
     /// The longest time that one release may cover [default: from opens to closes]
     #[arg(long, value_name = "LENGTH", value_parser = parse_seconds, help_heading = "Time")]
     pub(super) max_window: Option<u64>,
-    /// How reports are grouped into batches [default: time-interval; leader-selected for a training]
+    /// How reports are grouped into batches [default: time-interval;
+    /// leader-selected for a training or a discovery]
     #[arg(long, value_enum, help_heading = "Time")]
     pub(super) batch_mode: Option<BatchModeName>,
     /// Who runs the leader: the name of the key that devices pin.
@@ -326,7 +331,7 @@ pub(super) enum Kind {
 
 impl NewArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        self.with_training().write(output)
+        self.with_training().with_discovery().write(output)
     }
 
     fn write(self, output: &Output) -> Result<Outcome> {
@@ -378,12 +383,16 @@ impl NewArgs {
         if recipe.when.opens < now {
             output.warning("it is open already; devices want a recipe to be in the log for a day");
         }
-        if let Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } = &recipe.query {
+        if let Query::Histogram { fallback, .. } | Query::Nearest { fallback, .. } = &recipe.query
+            && !self.is_discovery()
+        {
             let bucket = words::bucket(&recipe.query, *fallback);
             output.remark(format!("{bucket} counts devices for which the mapping has no value"));
         }
         let out = out.display();
-        let mut next = vec![format!("sotto demo --recipe {out}")];
+        let demo = format!("demo --recipe {out}");
+        let demo = if self.is_discovery() { "discover --story words" } else { &demo };
+        let mut next = vec![format!("sotto {demo}")];
         let Some(tokens) = draft.tokens() else {
             output.next(&next);
             output.remark(format!("before you publish it, fill in [parties] at the end of {out}"));

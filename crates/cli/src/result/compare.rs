@@ -12,7 +12,7 @@ use sotto_client::query_result::{Comparison, Incomparable, LEVEL, Row, RowDiffer
 
 use super::file;
 use crate::output::{Outcome, Output, hinted};
-use crate::svg_chart::{self, Axis, Chart, Look, Point, Series};
+use crate::svg_chart::{self, Axis, Chart, Look, Point, Scale, Series};
 
 /// More rows than these are not read.
 const MOST_ROWS: usize = 50;
@@ -152,24 +152,31 @@ impl CompareArgs {
     }
 }
 
-/// How the rows change from result to result: those that are largest at the end.
+/// Between two rows in a chart, where results are 1 apart.
+const APART: f64 = 0.06;
+
+/// How the rows change from result to result: those that are largest at the end. They are beside
+/// each other, so that every interval is seen.
 fn trend(results: &[(&PathBuf, &QueryResult)]) -> Chart {
-    let rows = |result: &QueryResult| {
-        let meaning = result.meaning.clone();
-        meaning.map(|found| [found.buckets, found.statistics].concat()).unwrap_or_default()
+    let rows = |result: &QueryResult| match (result.bars(), &result.meaning) {
+        (bars, Some(found)) if bars.is_empty() => found.statistics.clone(),
+        (bars, _) => bars,
     };
-    let mut last: Vec<(usize, Row)> =
-        results.last().map(|one| rows(one.1)).unwrap_or_default().into_iter().enumerate().collect();
-    last.sort_by(|one, other| other.1.estimate.total_cmp(&one.1.estimate));
+    let all: Vec<Vec<Row>> = results.iter().map(|one| rows(one.1)).collect();
+    let mut last = all.last().cloned().unwrap_or_default();
+    last.sort_by(|one, other| other.estimate.total_cmp(&one.estimate));
     let left_out = last.len().saturating_sub(MOST_DRAWN);
-    let series = last.into_iter().take(MOST_DRAWN).map(|(at, row)| {
-        let points = results.iter().enumerate().filter_map(|(x, one)| {
-            let row = rows(one.1).into_iter().nth(at)?;
+    last.truncate(MOST_DRAWN);
+    let middle = (last.len() as f64 - 1.0) / 2.0;
+    let series = last.into_iter().enumerate().map(|(place, last)| {
+        let beside = APART * (place as f64 - middle);
+        let points = all.iter().enumerate().filter_map(|(at, rows)| {
+            let row = rows.iter().find(|row| row.label == last.label)?;
             let bar = row.low.is_finite() && row.high.is_finite();
             let bar = bar.then_some((row.low, row.high));
-            Some(Point { bar, ..Point::new((x + 1) as f64, row.estimate) })
+            Some(Point { bar, ..Point::new((at + 1) as f64 + beside, row.estimate) })
         });
-        Series { name: row.label, points: points.collect(), look: Look::Line }
+        Series { name: last.label.clone(), points: points.collect(), look: Look::Line }
     });
     let mut notes =
         vec!["Bars are intervals of 95 % for noise and sampling, each for its row.".into()];
@@ -181,7 +188,11 @@ fn trend(results: &[(&PathBuf, &QueryResult)]) -> Chart {
     Chart {
         title: "Estimates from result to result".to_owned(),
         notes,
-        x: Axis { label: format!("result, 1 to {}", results.len()), ..Axis::default() },
+        x: Axis {
+            label: format!("result, 1 to {}", results.len()),
+            scale: Scale::Whole,
+            ..Axis::default()
+        },
         y: Axis { label: "estimate".to_owned(), holds: vec![0.0], ..Axis::default() },
         series: series.collect(),
     }

@@ -14,6 +14,9 @@ const DECADES: i32 = 10;
 /// Over at most so many decades, 2 and 5 times a power have a number too.
 const FEW_DECADES: i32 = 2;
 
+/// Things that are counted are fewer: a half is seen beside them.
+const MOST: f64 = 1e9;
+
 /// An axis from one place to another, in pixels.
 pub(super) struct Placed {
     scale: Scale,
@@ -45,14 +48,19 @@ impl Placed {
             (low.min(it), high.max(it))
         });
         let step = match scale {
-            Scale::Linear if high > low => step((high - low) / STEPS),
-            Scale::Linear if high == low => step(high.abs().max(1.0) / STEPS),
+            Scale::Linear | Scale::Whole if high > low => step((high - low) / STEPS),
+            Scale::Linear | Scale::Whole if high == low => step(high.abs().max(1.0) / STEPS),
             _ => 1.0,
         };
-        let (low, high) = if low <= high { whole(low, high, step) } else { (0.0, 1.0) };
+        let step = if scale == Scale::Whole { step.max(1.0) } else { step };
+        let (low, high) = match scale {
+            _ if low > high => (0.0, 1.0),
+            Scale::Whole if -MOST < low && high < MOST => (low.round() - 0.5, high.round() + 0.5),
+            _ => whole(low, high, step),
+        };
         let mut placed = Self { scale, low, high, from, to, ticks: Vec::new() };
         placed.ticks = match scale {
-            Scale::Linear => placed.linear(step),
+            Scale::Linear | Scale::Whole => placed.linear(step),
             Scale::Log => placed.log(),
         };
         placed
@@ -74,9 +82,10 @@ impl Placed {
 
     fn linear(&self, step: f64) -> Vec<Tick> {
         let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
-        let count = ((self.high - self.low) / step).round() as u32;
+        let first = (self.low / step - 1e-9).ceil() * step;
+        let count = ((self.high - first) / step + 1e-9).floor() as u32;
         let ticks = (0..=count.min(20)).map(|at| {
-            let value = self.low + f64::from(at) * step;
+            let value = first + f64::from(at) * step;
             let text = grouped(&format!("{value:.decimals$}"));
             let widest = width(&text, SMALL);
             self.tick(value, text, widest)
@@ -110,7 +119,7 @@ impl Placed {
     /// Lines between the numbers.
     pub(super) fn minor(&self) -> Vec<f64> {
         let (low, high) = (self.low as i32, self.high as i32);
-        if self.scale == Scale::Linear || high - low > DECADES {
+        if self.scale != Scale::Log || high - low > DECADES {
             return Vec::new();
         }
         let lines = (low..high).flat_map(|exponent| {
@@ -137,7 +146,7 @@ impl Placed {
 /// A value as its scale sees it, if it can.
 fn scaled(scale: Scale, value: f64) -> Option<f64> {
     let scaled = match scale {
-        Scale::Linear => value,
+        Scale::Linear | Scale::Whole => value,
         Scale::Log => value.log10(),
     };
     // Far beyond what anybody draws; differences stay finite.
@@ -181,6 +190,9 @@ mod tests {
     fn numbers_are_round() {
         assert_eq!(texts(Scale::Linear, &[0.0, 100.0]), ["0", "20", "40", "60", "80", "100"]);
         assert_eq!(texts(Scale::Linear, &[3.0, 3.0]), ["3.0", "3.5"]);
+        assert_eq!(texts(Scale::Whole, &[1.0, 3.2]), ["1", "2", "3"]);
+        assert_eq!(texts(Scale::Whole, &[2.0]), ["2"]);
+        assert_eq!(texts(Scale::Whole, &[1.0, 20.0]), ["5", "10", "15", "20"]);
         assert_eq!(texts(Scale::Log, &[0.3, 9.0]), ["0.1", "0.2", "0.5", "1", "2", "5", "10"]);
         assert_eq!(texts(Scale::Log, &[2.0, 3_000.0]), ["1", "10", "100", "1,000", "10,000"]);
         let powers = texts(Scale::Log, &[1e-5, 1.0]);
@@ -199,7 +211,7 @@ mod tests {
         for values in
             [&[f64::MIN_POSITIVE, 1e300][..], &[-1e299, 1e299], &[0.0, 0.0], &[1e17, 1e17]]
         {
-            for scale in [Scale::Linear, Scale::Log] {
+            for scale in [Scale::Linear, Scale::Whole, Scale::Log] {
                 let axis = placed(scale, values);
                 assert!(axis.ticks.len() < 40 && axis.minor().len() < 100, "{values:?}");
                 let places = values.iter().filter_map(|it| axis.at(*it));

@@ -254,7 +254,7 @@ impl Rounds<'_> {
         match lock.try_lock() {
             Ok(()) => Ok(lock),
             Err(_) => Err(anyhow!("another process is using {}", folder.display()))
-                .hint("two processes must not train one series: stop the other one"),
+                .hint("two processes must not run one series: stop the other one"),
         }
     }
 

@@ -32,13 +32,14 @@ const BAR: f64 = 14.0;
 const MOST_BARS: usize = 200;
 
 const STYLE: &str = "\
+:root{color-scheme:light dark}\
 text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b1b}\
 .ground{fill:#fff}.muted{fill:#595959}.grid{stroke:#e0e0e0}.zero{stroke:#595959}\
 .bar{fill:#56b4e9}.noise{stroke:#d55e00}.total{stroke:#1b1b1b}\
 .band{fill:#56b4e9;fill-opacity:.25}.inner{fill:#d55e00;fill-opacity:.35}\
 .curve{stroke:#0072b2;stroke-width:1.5;fill:none}\
 @media(prefers-color-scheme:dark){text{fill:#f2f2f2}.ground{fill:#16191d}.muted{fill:#b0b0b0}\
-.grid{stroke:#3a3f45}.zero{stroke:#b0b0b0}.bar{fill:#0072b2}.noise{stroke:#e69f00}\
+.grid{stroke:#3a3f45}.zero{stroke:#b0b0b0}.bar{fill:#0072b2}.curve{stroke:#f2f2f2}.noise{stroke:#e69f00}\
 .total{stroke:#f2f2f2}}";
 
 impl QueryResult {
@@ -77,8 +78,8 @@ impl QueryResult {
         image.finish(&self.title())
     }
 
-    /// What has a bar: numbers of one unit.
-    fn bars(&self) -> Vec<Row> {
+    /// What a picture has a bar for: numbers of one unit, none of a vector, and of many the largest.
+    pub fn bars(&self) -> Vec<Row> {
         let mut rows = match &self.meaning {
             // The number of devices has another unit.
             Some(meaning) if meaning.kind == Kind::Mean => {
@@ -244,7 +245,7 @@ impl Image {
         let (ticks_at, top) = (self.y, self.y + 8.0);
         let height = |lines: &Vec<String>| LINE * lines.len().max(1) as f64 + 8.0;
         let bottom = top + labels.iter().map(height).sum::<f64>() + 4.0;
-        for (x, text) in axis.ticks(WIDTH) {
+        for (x, text) in axis.ticks_across(WIDTH) {
             self.put(x, ticks_at, "class=\"muted\" font-size=\"11\" text-anchor=\"middle\"", &text);
             self.line("grid", 1.0, (x, top), (x, bottom));
         }

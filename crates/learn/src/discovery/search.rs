@@ -141,6 +141,11 @@ impl Search {
         self.round >= rule.rounds || self.prefixes.is_empty()
     }
 
+    /// The words that are not looked for, in order.
+    pub fn denied(&self) -> &[String] {
+        &self.denied
+    }
+
     /// The words that were found, in the order in which they were.
     pub fn found(&self) -> &[Found] {
         &self.found

@@ -84,6 +84,11 @@ impl NewArgs {
             dummy_rate: self.dummy_rate.unwrap_or(Probability::ZERO),
             cover: self.cover.unwrap_or(Probability::ONE),
         };
+        let discovery = self.discovery(&query)?;
+        let usual_mode = match self.training.training().is_some() || discovery.is_some() {
+            false => BatchModeName::TimeInterval,
+            true => BatchModeName::LeaderSelected,
+        };
         let series = self.rounds.map(|rounds| Series {
             rounds,
             participation: match self.donation {
@@ -91,13 +96,9 @@ impl NewArgs {
                 false => Participation::EachRound {},
             },
             training: self.training.training(),
-            discovery: None,
+            discovery,
             round: None,
         });
-        let usual_mode = match self.training.training() {
-            None => BatchModeName::TimeInterval,
-            Some(_) => BatchModeName::LeaderSelected,
-        };
         if let (Privacy::Claim { rounds, .. }, Some(series)) = (&mut privacy, &series) {
             *rounds = series.rounds;
         }

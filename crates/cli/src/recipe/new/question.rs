@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::{Expression, Reason};
-use sotto_protocol::recipe::check_mapping;
+use sotto_protocol::recipe::{check_mapping, check_words};
 use sotto_wire::limits::{MAX_BUCKETS, MAX_INTEGER};
 use sotto_wire::recipe::{
     AttributeName, AttributeType, Compression, Query, VectorQuery, parse_epsilon,
@@ -60,7 +60,11 @@ impl NewArgs {
         let query = ask.value("--mapping", question, self.mapping.as_deref(), None, |text| {
             let mut query = without.clone();
             *query.mapping_mut() = text.to_owned();
-            match check_mapping(&query, &attributes) {
+            let checked = match self.is_discovery() {
+                true => check_words(text, &attributes),
+                false => check_mapping(&query, &attributes),
+            };
+            match checked {
                 Ok(_) => Ok(query),
                 Err(reason) => Err(wrong_mapping(reason, &query, &attributes)),
             }

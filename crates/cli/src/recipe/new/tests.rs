@@ -601,6 +601,7 @@ fn training(args: &mut NewArgs, options: &str) {
     let words = [&["new"], &options.split(' ').collect::<Vec<_>>()[..]].concat();
     let given = NewArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
     (args.rounds, args.training) = (given.rounds, given.training);
+    args.discovery = given.discovery;
     (args.labels, args.fallback, args.mapping) = (None, None, None);
     args.attribute.clear();
 }
@@ -636,6 +637,29 @@ fn a_training_asks_for_what_its_devices_compute() {
     assert_eq!(found.model, Model::Custom { name: "words".to_owned(), weights: 1000 });
     assert!(found.is_evaluation() && recipe.noise.is_some());
     assert_eq!(recipe.query.mapping(), "evaluation");
+}
+
+#[test]
+fn a_discovery_asks_for_words() {
+    let discovery = |options: &'static str| {
+        draft(|args| {
+            let options = format!("--lists https://lists.example --rounds 6 {options}");
+            training(args, &options);
+            (args.buckets, args.sigma) = (text("256"), text("20"));
+            (args.attribute, args.mapping) = (vec!["word:strings".to_owned()], text("word"));
+            *args = std::mem::take(args).with_discovery();
+        })
+    };
+    let recipe = discovery("--buckets 256").unwrap();
+    let found = recipe.discovery().unwrap();
+    assert_eq!((found.lists.as_str(), found.list_len), ("https://lists.example", 61_408));
+    let Query::Histogram { buckets, fallback, .. } = &recipe.query else { panic!("no histogram") };
+    assert_eq!((*buckets, *fallback), (256, 0));
+    assert_eq!(recipe.aggregation.batch_mode, BatchMode::LeaderSelected);
+    let recipe = discovery("--buckets 256 --list-len 200000").unwrap();
+    assert_eq!(recipe.discovery().unwrap().list_len, 200_000);
+    let error = discovery("--buckets 256 --list-len 7").unwrap_err();
+    assert!(format!("{error:#}").contains("list_len must be from 256"), "{error:#}");
 }
 
 /// The page about learning shows the file that the command in it writes.

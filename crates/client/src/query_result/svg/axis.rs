@@ -35,23 +35,26 @@ impl Axis {
         self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
     }
 
-    /// Round numbers along the axis, with their places: as many as fit beside each other within an
-    /// image of this width.
-    pub(super) fn ticks(&self, image: f64) -> Vec<(f64, String)> {
+    /// Round numbers along the axis, with their places.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let step = step((self.high - self.low) / STEPS);
         let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
         // Few, unless the step is lost beside large values.
         let numbers = (0..=20).map(|at| ((self.low / step).ceil() + f64::from(at)) * step);
-        let mut ticks: Vec<(f64, String)> = Vec::new();
+        let numbers = numbers.take_while(|number| *number <= self.high);
+        numbers.map(|number| (self.at(number), grouped(&format!("{number:.decimals$}")))).collect()
+    }
+
+    /// The same from left to right: as many as fit beside each other within an image of this width.
+    pub(super) fn ticks_across(&self, image: f64) -> Vec<(f64, String)> {
         let mut free = 0.0;
-        for number in numbers.take_while(|number| *number <= self.high) {
-            let (at, text) = (self.at(number), grouped(&format!("{number:.decimals$}")));
-            let half = width(&text, super::SMALL) / 2.0;
-            if at - half >= free && at + half <= image {
-                free = at + half + 8.0;
-                ticks.push((at, text));
-            }
-        }
+        let mut ticks = self.ticks();
+        ticks.retain(|(at, text)| {
+            let half = width(text, super::SMALL) / 2.0;
+            let fits = at - half >= free && at + half <= image;
+            free = if fits { at + half + 8.0 } else { free };
+            fits
+        });
         ticks
     }
 }
@@ -91,7 +94,7 @@ mod tests {
     fn ticks(low: f64, high: f64) -> Vec<String> {
         let row = Row { low, high, ..Row::exact("a", (low + high) / 2.0) };
         let axis = Axis::over(&[row], 100.0, 700.0);
-        axis.ticks(760.0).into_iter().map(|(_, text)| text).collect()
+        axis.ticks_across(760.0).into_iter().map(|(_, text)| text).collect()
     }
 
     #[test]
@@ -101,6 +104,15 @@ mod tests {
         assert_eq!(ticks(0.0, 1_234_567.0), ["0", "500,000", "1,000,000"]);
         assert_eq!(ticks(0.0, 0.037), ["0.00", "0.01", "0.02", "0.03"]);
         assert_eq!(ticks(-3.0, 0.0), ["-3", "-2", "-1", "0"]);
+    }
+
+    #[test]
+    fn an_axis_may_go_up() {
+        let row = Row { low: -0.3, high: 0.65, ..Row::exact("a", 0.0) };
+        let ticks = Axis::over(&[row], 320.0, 0.0).ticks();
+        let texts: Vec<&str> = ticks.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts, ["-0.2", "0.0", "0.2", "0.4", "0.6"]);
+        assert!(ticks.is_sorted_by(|one, next| one.0 > next.0), "{ticks:?}");
     }
 
     #[test]
@@ -115,7 +127,7 @@ mod tests {
         for (low, high) in [(-f64::MAX, f64::MAX), (0.0, f64::MIN_POSITIVE), (0.0, f64::MAX)] {
             let axis = axis(low, high);
             assert!((100.0..=700.0).contains(&axis.at(0.0)), "{low} {high}");
-            assert!(axis.ticks(760.0).len() < 22);
+            assert!(axis.ticks().len() < 22);
         }
     }
 }

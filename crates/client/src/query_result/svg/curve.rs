@@ -22,7 +22,7 @@ impl Image {
         let (top, bottom) = (self.y, self.y + HEIGHT);
         // Values go up, pixels down.
         let values = Axis::over(&rows, bottom, top);
-        let ticks = values.ticks(f64::INFINITY);
+        let ticks = values.ticks();
         let widest = ticks.iter().map(|(_, text)| super::width(text, SMALL)).fold(0.0, f64::max);
         let (left, right) = (MARGIN + widest + 8.0, WIDTH - MARGIN);
         for (y, text) in &ticks {
