@@ -441,7 +441,7 @@ fn ledger(cost: &Cost, check: Check, budget: Budget, of: &str, found: &mut Findi
 }
 
 fn open(recipe: &Recipe, now: u64, found: &mut Findings) {
-    let when = &recipe.when;
+    let when = recipe.open_times();
     let (opens, closes) = (words::moment(when.opens), words::moment(when.closes));
     if now >= when.closes {
         found.failed(Silence { check: Check::Open, reason: format!("it closed at {closes}") });

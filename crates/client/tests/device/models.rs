@@ -282,6 +282,7 @@ fn header(model: Model, vote_weight_micro: Option<u64>) -> Recipe {
     recipe.series = Some(Series {
         rounds: 30,
         participation: Participation::EachRound {},
+        length_s: None,
         training: Some(training),
         discovery: None,
         round: None,
@@ -748,6 +749,7 @@ fn words() -> (Recipe, Vec<u8>) {
     recipe.series = Some(Series {
         rounds: 30,
         participation: Participation::EachRound {},
+        length_s: None,
         training: None,
         discovery: Some(Discovery { lists: MODELS.to_owned(), list_len: 100_000 }),
         round: None,

@@ -375,6 +375,25 @@ fn rounds_are_counted_for_one_device() {
     assert_eq!(json["header_id"], header.id().to_string());
 }
 
+/// A question of every week for half a year expects in each week what one of a single week does.
+#[test]
+fn rounds_with_a_length_expect_their_own_answers() {
+    let (weekly, once) = (testing::weekly(), testing::recipe());
+    let crowd = |recipe: &Recipe| examine(&loaded(recipe.clone()), None, NOW).unwrap().crowd;
+    let round = weekly.with_round(sotto_wire::recipe::Round { index: 25, model: None }).unwrap();
+    let expected = [&once, &weekly, &round].map(|recipe| crowd(recipe).expected_per_release);
+    assert_eq!(expected, [20_000.0; 3]);
+    let open = |recipe: &Recipe, now| {
+        let found = examine(&loaded(recipe.clone()), None, now).unwrap();
+        found.checks.into_iter().find(|line| line.check == Check::Open.name()).unwrap().reason
+    };
+    let opens = weekly.when.opens;
+    let soon = words::moment(opens + 25 * 7 * 86_400);
+    assert_eq!(open(&round, opens), format!("it opens at {soon}"));
+    let end = words::moment(weekly.when.closes);
+    assert_eq!(open(&weekly, opens), format!("it is open until {end}"));
+}
+
 /// A header must be in the log for a day; its rounds follow at once.
 #[test]
 fn a_round_may_open_today() {

@@ -16,6 +16,8 @@ fn draft(change: impl FnOnce(&mut NewArgs)) -> Result<Recipe> {
     with_claim(&mut draft, None)
 }
 
+const WEEK_S: u64 = 7 * 86_400;
+
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
@@ -593,6 +595,27 @@ fn a_series_gets_its_header() {
         let recipe = draft(|args| args.rounds = Some(rounds));
         let error = format!("{:#}", recipe.unwrap_err());
         assert!(error.contains("series.rounds must be from 1 to 256"), "{error}");
+    }
+}
+
+/// A question of every week expects in each week what one of a single week does.
+#[test]
+fn rounds_with_a_length_have_the_times_that_follow() {
+    let weekly = |args: &mut NewArgs| (args.rounds, args.round_length) = (Some(26), Some(WEEK_S));
+    let (alone, weekly) = (draft(|_| {}).unwrap(), draft(weekly).unwrap());
+    assert_eq!(weekly.series.as_ref().unwrap().length_s, Some(WEEK_S));
+    assert_eq!(weekly.when.closes - weekly.when.opens, 26 * WEEK_S);
+    assert_eq!(weekly.answer_times(), alone.when);
+    assert_eq!(weekly.aggregation.min_batch, alone.aggregation.min_batch);
+    assert_eq!(weekly.aggregation.min_batch, 19_434);
+    for (length_s, words) in [
+        (0, "--round-length must be a multiple of --window, 3600 seconds, and above 0"),
+        (1_800, "--round-length must be a multiple of --window, 3600 seconds"),
+        (20 * 86_400, "when.closes must be at most 366 days after when.opens"),
+    ] {
+        let refused = draft(|args| (args.rounds, args.round_length) = (Some(26), Some(length_s)));
+        let error = format!("{:#}", refused.unwrap_err());
+        assert!(error.contains(words), "{error}");
     }
 }
 
