@@ -17,7 +17,7 @@ use sotto_protocol::recipe::{
     Assessment, Cost, Side, Sides, colluding, derive_vdaf, judgement_of, judgement_to_claim,
     mechanism, needs_audience, sending_epsilon, set_claim, show_micro, sides,
 };
-use sotto_protocol::trust::Trust;
+use sotto_protocol::trust::{Floors, Trust};
 use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, Role};
 
@@ -178,6 +178,9 @@ pub(super) struct Examination {
     /// Whether a device would refuse it only because it has no parties yet.
     #[serde(skip)]
     pub(super) only_parties_missing: bool,
+    /// Whether there is no trust file, and the default floors refuse it.
+    #[serde(skip)]
+    pub(super) refused_by_default: bool,
 }
 
 /// Examines a recipe at `now`, in POSIX seconds.
@@ -219,6 +222,9 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     warnings.extend(compression_warning(recipe, contribution.as_ref())?);
     let expected_errors = expected::of(recipe, loaded.audience);
     warnings.extend(expected_errors.first().and_then(Expected::warning));
+    let refused_by_default =
+        |assessment: &Assessment| trust.is_none() && Floors::check_by_default(assessment).is_err();
+    let refused_by_default = assessment.as_ref().is_some_and(refused_by_default);
     let mut failed = checks.iter().filter(|line| line.status == Status::Failed);
     let only_operators = failed.all(|line| line.check == Check::Operators.name());
     Ok(Examination {
@@ -236,6 +242,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         release_rules: words::release_rules(recipe),
         warnings,
         only_parties_missing: !loaded.parties_known && only_operators,
+        refused_by_default,
         crowd,
         expected_errors,
     })
@@ -386,7 +393,15 @@ fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
 
 /// Checks the recipe against the trust file of a device.
 fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) {
-    let Some(trust) = trust else { return };
+    let Some(trust) = trust else {
+        if let Err(silence) = Floors::check_by_default(assessment) {
+            found.unknown(
+                Check::Floors,
+                format!("the default floors refuse it: {}", silence.reason),
+            );
+        }
+        return;
+    };
     let log = &assessment.recipe().parties.log;
     if trust.policy().log_keys(log).next().is_none() {
         let reason = format!("the log {log} is not pinned");

@@ -145,6 +145,27 @@ fn each_failure_is_named() {
     }
 }
 
+/// Without a trust file nothing is refused because of it, but the default floors are named.
+#[test]
+fn the_default_floors_are_named_where_there_is_no_trust_file() {
+    let floors = |recipe: Recipe| {
+        let found = examine(&loaded(recipe), None, NOW).unwrap();
+        let line = found.checks.iter().find(|line| line.check == Check::Floors.name()).unwrap();
+        (found.ok, found.refused_by_default, line.status, line.reason.clone())
+    };
+    let of_few = |devices| {
+        let mut recipe = testing::recipe();
+        recipe.aggregation.min_batch = devices;
+        set_claim(&mut recipe, 100_000_000).unwrap();
+        recipe
+    };
+    let needs = "needs --trust".to_owned();
+    assert_eq!(floors(of_few(1_000)), (true, false, Status::Unknown, needs));
+    let (ok, refused, status, reason) = floors(of_few(998));
+    assert_eq!((ok, refused, status), (true, true, Status::Unknown));
+    assert!(reason.starts_with("the default floors refuse it: a minimum batch of 998"), "{reason}");
+}
+
 #[test]
 fn token_keys_are_checked_against_the_pinned_issuer() {
     let trust = trust(|_| {});

@@ -6,6 +6,7 @@ use super::testing::{NOW, arguments};
 use super::*;
 use crate::pages::{blocks, command_lines};
 use sotto_protocol::plan::{Answers, errors};
+use sotto_protocol::recipe::{judgement, show_micro};
 
 fn draft(change: impl FnOnce(&mut NewArgs)) -> Result<Recipe> {
     let folder = tempfile::tempdir().unwrap();
@@ -499,6 +500,13 @@ fn vectors_get_noise_of_the_devices_or_of_the_aggregators() {
     })
     .unwrap();
     assert_eq!(own.randomizer, Randomizer::Gaussian { sigma_micro: 4_500_000 });
+    // With a claim that is far too low more is computed than is needed.
+    let mut low = own.clone();
+    set_claim(&mut low, 1).unwrap();
+    assert!(published(judgement(&low).unwrap().unwrap().epsilon).unwrap() > claimed(&own));
+    let needed = show_micro(claimed(&own));
+    let said = Assessment::new(low).unwrap_err().reason;
+    assert!(said.contains(&format!("imply {needed}: claim that, or more")), "{said} / {needed}");
     let refused = |change: fn(&mut NewArgs), part: &str| {
         let error = format!("{:#}", draft(change).unwrap_err());
         assert!(error.contains(part), "{error} / {part}");
