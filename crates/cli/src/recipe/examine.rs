@@ -27,7 +27,7 @@ use super::series::{self, Rounds};
 use super::words::{self, grouped};
 use crate::output::Place;
 use crate::recipe_file::{Loaded, NO_PARTIES};
-use crate::task::report_bytes;
+use crate::task::recipe_report_bytes;
 use crate::vocabulary::{self, Epsilon};
 
 /// An attacker is assumed to be able to buy fewer attested devices than this.
@@ -501,7 +501,7 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
     let mechanism = assessment.mechanism();
     Ok(Contribution {
         vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
-        report_bytes: report_bytes(&assessment.task().vdaf().sizes()),
+        report_bytes: recipe_report_bytes(recipe, &assessment.task().vdaf().sizes()),
         keep_probability: mechanism.keep_probability(),
         is_noisy: matches!(recipe.randomizer, Randomizer::Gaussian { .. }),
         sides: sides(recipe)?.map(|sides| noise_sides(sides, recipe)).transpose()?,
@@ -525,7 +525,7 @@ fn noise_sides(sides: Sides, recipe: &Recipe) -> Result<NoiseSides> {
             noise_error_of_mean: is_mean.then(|| side.error / expected),
             rho: side.rho,
             device_adds: side.addition,
-            report_bytes: report_bytes(&side.vdaf.build()?.sizes()),
+            report_bytes: recipe_report_bytes(recipe, &side.vdaf.build()?.sizes()),
         })
     };
     Ok(NoiseSides {
@@ -562,7 +562,7 @@ fn compression_warning(
     let Ok(Ok(vdaf)) = mechanism(&whole).map(|found| derive_vdaf(&found).build()) else {
         return Ok(None);
     };
-    let (sent, whole) = (contribution.report_bytes, report_bytes(&vdaf.sizes()));
+    let (sent, whole) = (contribution.report_bytes, recipe_report_bytes(recipe, &vdaf.sizes()));
     Ok((sent > whole / 2).then(|| {
         format!(
             "the compression makes a report shorter by only {} of {} bytes, and adds an error: leave it \

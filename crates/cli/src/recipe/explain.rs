@@ -14,7 +14,7 @@ use super::series;
 use super::words::{self, grouped, moment};
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
-use crate::task::report_bytes;
+use crate::task::recipe_report_bytes;
 use crate::time_text::show_seconds;
 
 /// The largest number of questions that is counted.
@@ -188,7 +188,7 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
 
 fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
     let mechanism = mechanism(recipe)?;
-    let bytes = report_bytes(&derive_vdaf(&mechanism).build()?.sizes());
+    let bytes = recipe_report_bytes(recipe, &derive_vdaf(&mechanism).build()?.sizes());
     let second = format!(
         "It is split into two parts that look like random numbers, one encrypted for {} and one \
          for {}. One part alone says nothing. Together they are about {} bytes.",
