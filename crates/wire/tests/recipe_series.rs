@@ -360,9 +360,9 @@ fn the_header_of_every_arbitrary_round_keeps_the_rules() {
 #[test]
 fn the_size_of_a_model_and_the_kinds_change_the_id() {
     let turned = Model::Softmax { features: 10, classes: 65 };
-    let of = |hidden, features| Model::Mlp { features, hidden, classes: 1 };
-    // The same number of weights: (features + 1) hidden + hidden + 1.
-    assert_eq!(of(10, 4).weights(), of(6, 8).weights());
+    let of = |hidden, features| Model::Mlp { features, hidden, classes: 2 };
+    // The same number of weights: (features + 1) hidden + 2 (hidden + 1).
+    assert_eq!(of(10, 4).weights(), of(7, 7).weights());
     let recipes = [
         training(softmax(), None),
         training(turned, None),
@@ -370,7 +370,7 @@ fn the_size_of_a_model_and_the_kinds_change_the_id() {
         training(custom(651), None),
         training(custom(649), Some(1)),
         training(of(10, 4), None),
-        training(of(6, 8), None),
+        training(of(7, 7), None),
     ];
     for recipe in &recipes {
         recipe.check().unwrap();
@@ -526,11 +526,11 @@ fn training_has_its_rules() {
             "series.training.model.features must be from 1 to 1048576, not 0",
         ),
         (
-            |it| terms(it).model = Model::Softmax { features: 10, classes: 0 },
-            "series.training.model.classes must be from 1 to 1048576, not 0",
+            |it| terms(it).model = Model::Softmax { features: 650, classes: 1 },
+            "series.training.model.classes must be from 2 to 1048576, not 1",
         ),
         (
-            |it| terms(it).model = Model::Mlp { features: 1, hidden: 1_048_577, classes: 1 },
+            |it| terms(it).model = Model::Mlp { features: 1, hidden: 1_048_577, classes: 2 },
             "series.training.model.hidden must be from 1 to 1048576, not 1048577",
         ),
         (

@@ -338,7 +338,7 @@ pub(super) enum Kind {
 
 impl NewArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        self.with_training().write(output)
+        self.with_training()?.write(output)
     }
 
     fn write(self, output: &Output) -> Result<Outcome> {

@@ -499,9 +499,6 @@ fn a_device_is_ready_for_exactly_the_model_that_the_round_names() {
     assert!(!ready(&good[..650], &header) && !ready(&[0.5; 652], &header) && !ready(&[], &header));
     let unknown = Model::Custom { name: "digits".to_owned(), weights: 650 };
     assert!(!ready(&good, &self::header(unknown, Some(100_000))));
-    // Of one class nothing can be learned.
-    let single = Model::Softmax { features: 650, classes: 1 };
-    assert!(!ready(&good, &self::header(single, Some(100_000))));
     // A model that is not there, a header, a recipe without a training.
     let models = Models::default();
     let learner = DeviceLearner::new(&models, Some(&classifier));

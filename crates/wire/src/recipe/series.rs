@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::{self, at_least_one, range, refuse, url};
-use super::{AttributeType, Privacy, Query, Randomizer, Recipe};
+use super::{AttributeType, Privacy, Query, Randomizer, Recipe, When};
 use crate::limits::{
     MAX_BUCKETS, MAX_DIMENSION, MAX_LIST_LEN, MAX_PARTICIPATIONS, MAX_ROUNDS, MAX_TRAINING_STEPS,
     MIN_LIST_LEN,
@@ -275,7 +275,9 @@ impl Training {
             }
         };
         for (name, size) in sizes {
-            range(&format!("series.training.model.{name}"), size.into(), 1, MAX_DIMENSION)?;
+            // With one class there is nothing to tell apart.
+            let least = if name == "classes" { 2 } else { 1 };
+            range(&format!("series.training.model.{name}"), size.into(), least, MAX_DIMENSION)?;
         }
         // The vote is one more number of a vector.
         let votes = self.model_numbers() - self.model.weights();
@@ -422,4 +424,28 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), FormatError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Rounds with a length fill the time of the header. A device answers a round as soon as it reads it,
+/// so a release covers a whole round.
+fn check_length(recipe: &Recipe, series: &Series, length_s: u64) -> Result<(), FormatError> {
+    at_least_one("series.length_s", length_s)?;
+    if series.has_files() {
+        return refuse(
+            "series.length_s is not for series.training or series.discovery: what a round asks \
+             follows from the one before it, so a round begins when that has ended",
+        );
+    }
+    let when = &recipe.when;
+    if when.max_window_s != length_s {
+        return refuse(format!("when.max_window_s must be series.length_s, {length_s}"));
+    }
+    let closes = when.opens.saturating_add(length_s.saturating_mul(series.rounds));
+    if when.closes != closes {
+        return refuse(format!(
+            "when.closes must be the end of the last round, {closes}: series.rounds times \
+             series.length_s after when.opens"
+        ));
+    }
+    Ok(())
 }

@@ -645,7 +645,7 @@ fn a_training_asks_for_what_its_devices_compute() {
                 true => args.sigma = text("2"),
                 false => args.device_sigma = text("4"),
             }
-            *args = std::mem::take(args).with_training();
+            *args = std::mem::take(args).with_training().unwrap();
         })
         .unwrap()
     };
@@ -669,6 +669,19 @@ fn a_training_asks_for_what_its_devices_compute() {
     assert_eq!(recipe.query.mapping(), "evaluation");
 }
 
+/// Other options would be blamed for what follows from the training.
+#[test]
+fn a_training_goes_with_vectors_only() {
+    let with = |kind| {
+        let mut args = NewArgs { kind: Some(kind), ..NewArgs::default() };
+        training(&mut args, "--training softmax:65:10 --rounds 3 --models https://models.example/");
+        args.with_training()
+    };
+    let error = with(Kind::Histogram).unwrap_err().to_string();
+    assert_eq!(error, "--training does not go with --kind histogram");
+    assert_eq!(with(Kind::VectorMean).unwrap().kind, Some(Kind::VectorMean));
+}
+
 /// The page about learning shows the file that the command in it writes.
 #[test]
 fn the_header_in_the_documents_is_written_by_its_command() {
@@ -679,7 +692,7 @@ fn the_header_in_the_documents_is_written_by_its_command() {
     let mut args = NewArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     args.collector_key = arguments(folder.path()).collector_key;
-    let args = args.with_training();
+    let args = args.with_training().unwrap();
     args.nothing_missing().unwrap();
     let mut draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
     with_claim(&mut draft, None).unwrap();
