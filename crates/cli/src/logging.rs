@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -26,11 +26,11 @@ const MAX_LINES: usize = 1_000;
 /// that is not set. Starting twice does nothing.
 pub(crate) fn start(level: Level) {
     let wanted = std::env::var("SOTTO_LOG").unwrap_or_default();
-    let filter = wanted
-        .parse()
-        .ok()
-        .filter(|_| !wanted.is_empty())
-        .unwrap_or_else(|| Targets::new().with_default(level));
+    let filter = wanted.parse().ok().filter(|_| !wanted.is_empty()).unwrap_or_else(|| {
+        // The store says what went wrong with its database, in its own words.
+        let quiet = [("tokio_postgres", LevelFilter::OFF), ("deadpool", LevelFilter::OFF)];
+        Targets::new().with_default(level).with_targets(quiet)
+    });
     let layer = layer().with_writer(stderr);
     let repeats = Repeats::default();
     let once = repeats.clone();

@@ -1,5 +1,5 @@
 //! One suite for every store: the promises of the verbs, tested on each back-end, and on the SQLite
-//! store over files that forget what was not synced.
+//! store over files that forget what was not synced. [`postgres`] has what only that store promises.
 //!
 //! `futures_executor` runs it: the futures need no runtime.
 
@@ -18,6 +18,7 @@ mod helper_batches;
 mod jobs;
 mod leader_selected;
 mod model;
+mod postgres;
 mod receipts;
 mod replays;
 mod requeues;

@@ -75,9 +75,13 @@ const SEGMENTS: &str = "
     AND (writer = $2 OR accepted_ms <= now_ms($3) - $4::bigint)
     ORDER BY segment LIMIT $5";
 
+/// A row that is not due holds back the later ones of its task.
 const REQUEUED: &str = "
-    SELECT number, task, task_id, segment, records, bytes FROM requeued JOIN tasks USING (task)
-    WHERE task = ANY($1) AND due_ms <= now_ms($2) ORDER BY number LIMIT $3";
+    SELECT number, task, task_id, segment, records FROM requeued JOIN tasks USING (task)
+    WHERE task = ANY($1) AND due_ms <= now_ms($2)
+    AND NOT EXISTS (SELECT FROM requeued AS before WHERE before.task = requeued.task
+                    AND before.number < requeued.number AND before.due_ms > now_ms($2))
+    ORDER BY number LIMIT $3";
 
 pub(super) async fn backlog(
     inner: &Inner,

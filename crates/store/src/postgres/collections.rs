@@ -54,7 +54,7 @@ const IS_BATCH_DRAINING: &str = "
 const READY_BATCH: &str = "
     SELECT batch_id FROM batches WHERE task = $1 AND state = 0
     AND $2::bigint <= (SELECT COALESCE(sum(count), 0)::bigint FROM buckets
-               WHERE buckets.task = $1 AND bucket = batch_id)
+               WHERE buckets.task = $1 AND bucket = '\\x01'::bytea || batch_id)
     ORDER BY batch_window LIMIT 1";
 
 pub(super) async fn create(

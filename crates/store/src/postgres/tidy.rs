@@ -24,7 +24,7 @@ pub(super) async fn run(inner: Weak<Inner>) {
         tokio::time::sleep(EVERY).await;
         let Some(inner) = inner.upgrade() else { return };
         if let Err(failure) = tidy(&inner).await {
-            tracing::debug!(reason = %failure, "tidying the store failed; will retry");
+            tracing::warn!(reason = %failure, "the store could not be tidied; will retry");
         }
     }
 }
@@ -83,16 +83,16 @@ async fn purge_step(client: &Client) -> Verdict<bool> {
         WITH next AS (
             SELECT purge, task, first, last FROM purges ORDER BY purge LIMIT 1
             FOR UPDATE SKIP LOCKED
-        ), some AS (
+        ), chosen AS (
             SELECT report_ids.task, scope, report_id FROM report_ids, next
             WHERE report_ids.task = next.task AND scope BETWEEN first AND last LIMIT $1
         ), gone AS (
-            DELETE FROM report_ids USING some
-            WHERE report_ids.task = some.task AND report_ids.scope = some.scope
-            AND report_ids.report_id = some.report_id RETURNING 1
+            DELETE FROM report_ids USING chosen
+            WHERE report_ids.task = chosen.task AND report_ids.scope = chosen.scope
+            AND report_ids.report_id = chosen.report_id RETURNING 1
         ), done AS (
             DELETE FROM purges USING next WHERE purges.purge = next.purge
-            AND (SELECT count(*) FROM some) < $1
+            AND (SELECT count(*) FROM chosen) < $1
         )
         SELECT EXISTS (SELECT FROM next), (SELECT count(*) FROM gone)";
     let mut pipeline = Pipeline::new(client);

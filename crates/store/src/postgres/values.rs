@@ -57,11 +57,12 @@ pub(super) fn unordered(stored: i64) -> u64 {
     stored as u64 ^ (1 << 63)
 }
 
-/// The name of a bucket. Times compare as their numbers do.
+/// The name of a bucket: its kind, then a time, big-endian, or a batch id. Times compare as their
+/// numbers do, and never with batch ids.
 pub(super) fn bucket_key(bucket: &Bucket) -> Vec<u8> {
     match bucket {
-        Bucket::Time(time) => time.as_units().to_be_bytes().to_vec(),
-        Bucket::Batch(batch_id) => batch_id.as_bytes().to_vec(),
+        Bucket::Time(time) => [&[0][..], &time.as_units().to_be_bytes()].concat(),
+        Bucket::Batch(batch_id) => [&[1][..], batch_id.as_bytes()].concat(),
     }
 }
 
@@ -70,11 +71,12 @@ pub(super) fn bucket_keys(selector: &BatchSelector) -> (Vec<u8>, Vec<u8>) {
     match selector {
         BatchSelector::TimeInterval(interval) => {
             let (first, last) = span(*interval);
-            let key = |stored| unordered(stored).to_be_bytes().to_vec();
+            let key = |stored| bucket_key(&Bucket::Time(Time::new(unordered(stored))));
             (key(first), key(last))
         }
         BatchSelector::LeaderSelected(batch_id) => {
-            (batch_id.as_bytes().to_vec(), batch_id.as_bytes().to_vec())
+            let key = bucket_key(&Bucket::Batch(*batch_id));
+            (key.clone(), key)
         }
     }
 }

@@ -77,7 +77,6 @@ macro_rules! on_every_store {
         $crate::conformance::bench::on_store!(sqlite_killed, SqliteKilled, $($case),+);
         $crate::conformance::bench::on_store!(sqlite_powerless, SqlitePowerless, $($case),+);
         $crate::conformance::bench::on_store!(postgres, Postgres, $($case),+);
-        $crate::conformance::bench::on_store!(postgres_killed, PostgresKilled, $($case),+);
     };
 }
 pub(crate) use on_every_store;
@@ -217,6 +216,33 @@ impl Bench {
         self.dir = Some(image);
     }
 
+    /// The database of [`Kind::Postgres`].
+    pub(crate) fn database(&self) -> &Database {
+        self.database.as_ref().unwrap()
+    }
+
+    /// Another process on the same database.
+    pub(crate) fn another(
+        &self,
+        change: impl FnOnce(&mut PostgresOptions),
+    ) -> Result<PostgresStore> {
+        let reader = Arc::clone(&self.clock_ms);
+        let seed = self.opened.fetch_add(1, Ordering::SeqCst);
+        let mut options = PostgresOptions {
+            url: PostgresUrl::new(&self.database().url(), None)?,
+            role: "leader and helper",
+            max_connections: 4,
+            max_backlog_bytes: self.max_backlog_bytes,
+            cache_bytes: 4_000,
+            segment_bytes: SEGMENT_BYTES as usize,
+            keys: StoreKeys { current: StoreKey::new([7; 32]), previous: Vec::new() },
+            rng: Box::new(ChaCha20Rng::seed_from_u64(seed)),
+            clock: Some(Arc::new(move || reader.load(Ordering::SeqCst))),
+        };
+        change(&mut options);
+        block_on(PostgresStore::open(options))
+    }
+
     fn open(&self) -> Arc<dyn Store> {
         self.try_open().unwrap()
     }
@@ -238,22 +264,7 @@ impl Bench {
                 let files = Arc::new(self.files.clone());
                 Ok(Arc::new(SqliteStore::open_with_files(dir, options, files)?))
             }
-            (Kind::Postgres | Kind::PostgresKilled, _) => {
-                let url = self.database.as_ref().unwrap().url();
-                Ok(Arc::new(block_on(PostgresStore::open(PostgresOptions {
-                    url: PostgresUrl::new(&url, None)?,
-                    role: "leader and helper",
-                    max_connections: 4,
-                    max_backlog_bytes: self.max_backlog_bytes,
-                    cache_bytes: 4_000,
-                    segment_bytes: SEGMENT_BYTES as usize,
-                    keys: StoreKeys { current: StoreKey::new([7; 32]), previous: Vec::new() },
-                    rng: Box::new(ChaCha20Rng::seed_from_u64(
-                        self.opened.fetch_add(1, Ordering::SeqCst),
-                    )),
-                    clock: Some(clock),
-                }))?))
-            }
+            (Kind::Postgres | Kind::PostgresKilled, _) => Ok(Arc::new(self.another(|_| {})?)),
             _ => {
                 let store = MemoryStore::with_clock(clock);
                 Ok(Arc::new(store.with_max_backlog_bytes(self.max_backlog_bytes)))

@@ -58,7 +58,7 @@ CREATE TABLE purges (                -- ids that nobody needs, deleted bit by bi
 
 CREATE TABLE buckets (
     task bigint NOT NULL,
-    bucket bytea NOT NULL,           -- a time, big-endian, or a batch id
+    bucket bytea NOT NULL,           -- 0 and a time, big-endian, or 1 and a batch id
     shard smallint NOT NULL,         -- as in counters; merged at collection
     count bigint NOT NULL,
     checksum bytea NOT NULL,
