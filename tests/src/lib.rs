@@ -9,13 +9,14 @@
 //! goes from the coins of devices to the result, and compares it with the same coins in memory.
 //! [`web`] serves models. [`crash`] is the crash campaign, [`release`] the one of releases with
 //! noise, [`training`] the one of trainings, [`squared_error`] the one of the errors of estimates,
-//! [`plan`] the one of predicted errors, [`large`] the one of large reports, [`fleet`] the same of devices with recipe and tokens; the
-//! tests run a slice of each.
+//! [`plan`] and [`frontier`] the one of plans, [`large`] the one of large reports, [`fleet`] the same
+//! of devices with recipe and tokens; the tests run a slice of each.
 
 pub mod cli;
 pub mod crash;
 pub mod devices;
 pub mod fleet;
+pub mod frontier;
 pub mod http;
 pub mod large;
 pub mod log;

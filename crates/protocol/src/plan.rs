@@ -25,9 +25,11 @@ use sotto_dp::mechanism::gaussian::LEAST_NOISE;
 use sotto_dp::recipe::Judgement;
 use sotto_dp::{Error, published};
 use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
-use sotto_wire::recipe::{Noise, Privacy, Query, Randomizer, Recipe, Sampling};
+use sotto_wire::recipe::{Noise, Privacy, Probability, Query, Randomizer, Recipe, Sampling};
 
-pub use self::answers::{Answers, Bucket, Errors, central_error, errors};
+pub use self::answers::{
+    Answers, Bucket, Errors, Prediction, central_error, errors, is_mean, sampling_error, unit,
+};
 use self::ladder::{Rung, highest, lowest};
 pub use self::sampling::Traffic;
 use crate::recipe::{judgement_to_claim, mechanism, set_claim};
@@ -37,6 +39,10 @@ const NEARLY: f64 = 1.05;
 
 /// What needs more trust has to be so much better.
 const FAR_BETTER: f64 = 0.5;
+
+/// The largest epsilon of a randomizer alone, in millionths, where protections are compared by what
+/// holds for the sum.
+pub const MOST_LOCAL_COMPARED_MICRO: u64 = 30_000_000;
 
 /// A rung of a randomizer's ladder is a hundredth of its epsilon under replacement.
 const RUNG_MICRO: u64 = 10_000;
@@ -216,7 +222,27 @@ pub fn proposed(plans: &[Plan], aim: Aim) -> Option<&Plan> {
     found
 }
 
-impl Wish<'_> {
+impl<'a> Wish<'a> {
+    /// A recipe whose protection alone is to be chosen: with its own rates and minimum batch.
+    pub fn to_protect(recipe: &'a Recipe, certified: Option<u64>) -> Self {
+        let devices = recipe.who.population;
+        Self {
+            recipe,
+            devices,
+            certified,
+            answers: Answers::usual(&recipe.query, None),
+            traffic: Traffic {
+                fixed: Some(recipe.sampling),
+                most_reports: devices,
+                most_rate: Probability::ONE,
+                others: recipe.sampling,
+            },
+            min_batch: Some(recipe.aggregation.min_batch),
+            least_batch: 1,
+            most_local_micro: MOST_LOCAL_COMPARED_MICRO,
+        }
+    }
+
     /// The best plan with each of these protections, the best of all first. Those that do not answer
     /// the question, or do not reach the aim, have none.
     pub fn plans(&self, protections: &[Protection], aim: Aim) -> Vec<Plan> {
@@ -326,14 +352,6 @@ impl Wish<'_> {
         Some(recipe)
     }
 
-    /// The error without any privacy: that of the sample alone.
-    pub fn sampling_error(&self, plan: &Plan) -> Result<Errors, Error> {
-        let mut exact = plan.recipe.clone();
-        (exact.randomizer, exact.noise) = (Randomizer::None, None);
-        exact.privacy = Privacy::InsecureUnbounded;
-        errors(&exact, self.devices, &self.answers)
-    }
-
     /// The errors at each of these epsilons, in millionths, for each of these protections with the
     /// most answers that are allowed. A protection that cannot reach an epsilon has no point there.
     pub fn frontier(
@@ -381,6 +399,6 @@ fn is_too_little(reason: &Error) -> bool {
 /// By how much one device can move one number of the result, whatever it sends.
 pub fn reach(recipe: &Recipe, devices: u64) -> Result<f64, Error> {
     let rate = recipe.sampling.rate.to_f64();
-    let moved = mechanism(recipe)?.reach() * answers::unit(&recipe.query) / rate;
-    Ok(if answers::is_mean(&recipe.query) { moved / devices as f64 } else { moved })
+    let moved = mechanism(recipe)?.reach() * unit(&recipe.query) / rate;
+    Ok(if is_mean(&recipe.query) { moved / devices as f64 } else { moved })
 }
