@@ -67,7 +67,8 @@ use Values::{Below, Bool, Even, Lists, Rare, Vector};
 
 questions! {
     "count", 1, 1.0, Bool, "--kind count --population 1e6";
-    "count of few", 1, 2.0, Bool, "--kind count --population 2500 --rate 1/2";
+    "count of few", 1, 2.0, Bool,
+        "--kind count --population 2500 --rate 1/2 --mechanism randomized_response";
     "count of many", 1, 0.5, Bool, "--kind count --population 1e8 --rate 1/5000";
     "count, noise of servers", 1, 0.2, Bool,
         "--kind count --population 1e5 --rate 1/4 --mechanism server_gaussian";
@@ -127,6 +128,7 @@ pub struct Planned {
     recipe: String,
     data: String,
     population: String,
+    budget: f64,
     /// The mechanism that was proposed.
     pub mechanism: String,
     /// The squared error that was planned, of the average number.
@@ -199,8 +201,7 @@ impl Question {
     }
 
     /// Asks so many times, and more often where few numbers are compared.
-    pub fn run(&self, folder: &Path, times: u64, seed: u64) -> Result<Outcome> {
-        let planned = self.planned(folder, seed)?;
+    pub fn run(&self, planned: &Planned, times: u64, seed: u64) -> Result<Outcome> {
         planned.asked(self.runs(times), seed, false).with_context(|| self.name.to_owned())
     }
 
@@ -252,15 +253,17 @@ impl Asked<'_> {
         let failed = checked["checks"].as_array().context("no checks")?.iter();
         let failed: Vec<_> = failed.filter(|line| line["verdict"] == "bad").collect();
         ensure!(failed.iter().all(|line| line["check"] == "operators"), "refused: {failed:?}");
-        let epsilon = number(&checked["privacy"]["epsilon"])?;
+        let epsilon = number(&checked["privacy"]["computed_epsilon"])?;
         let budget = self.more.iter().skip_while(|option| **option != "--epsilon").nth(1);
         let budget = budget.copied().or_else(|| self.option("--epsilon")).context("no budget")?;
-        ensure!(epsilon <= budget.parse()?, "a device computes {epsilon}, with {budget} to spend");
+        let budget: f64 = budget.parse()?;
+        ensure!(epsilon <= budget, "a device computes {epsilon}, with {budget} to spend");
         let data = text(&folder.join("devices.csv"))?;
         fs::write(&data, self.values.lines(seed))?;
         Ok(Planned {
             recipe,
             data,
+            budget,
             population: self.option("--population").context("no population")?.to_owned(),
             mechanism: plan["mechanism"].as_str().context("no mechanism")?.to_owned(),
             squared_error: number(&plan["expected_errors"][0]["stderr"])?.powi(2),
@@ -286,7 +289,9 @@ impl Planned {
         let again = number(&error["predicted"])? / self.squared_error;
         ensure!((again - 1.0).abs() <= ROUNDING, "fleet predicts {again} of what was planned");
         let epsilon = number(&found["epsilon"])?;
-        ensure!(epsilon <= self.epsilon, "{epsilon} in fleet, and {} before", self.epsilon);
+        let least = self.epsilon * (1.0 - ROUNDING);
+        ensure!(epsilon >= least, "{epsilon} in fleet, and a device computes {}", self.epsilon);
+        ensure!(epsilon <= self.budget, "{epsilon} in fleet, with {} to spend", self.budget);
         let all = found["runs"].as_array().context("no runs")?.iter();
         let sigmas: Vec<f64> = all.map(|run| number(&run["sigmas"])).collect::<Result<_>>()?;
         ensure!(sigmas.len() as u64 == runs, "{} runs", sigmas.len());

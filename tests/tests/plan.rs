@@ -9,7 +9,9 @@ use sotto_tests::plan::{QUESTIONS, Question, WHOLE};
 fn errors_and_turnout_are_as_planned() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["count of few", "mean of few"] {
-        let found = Question::named(name).unwrap().run(folder.path(), 3, 1).unwrap();
+        let question = Question::named(name).unwrap();
+        let planned = question.planned(folder.path(), 1).unwrap();
+        let found = question.run(&planned, 3, 1).unwrap();
         println!("{name}: {found:?}");
         assert!(found.holds(), "{name}: {found:?}");
     }

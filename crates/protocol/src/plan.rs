@@ -9,7 +9,8 @@
 //! **The search.** For each mechanism and each way of sampling there is one number to choose: the
 //! epsilon of a randomizer, or the sigma of noise. It is a rung of a ladder; each higher rung has less
 //! error and more epsilon. With a budget the highest rung within it is searched, with an accuracy the
-//! lowest rung that reaches it.
+//! lowest rung that reaches it. Projective geometry response is an exception: where it takes another
+//! geometry its epsilon falls, so rungs above such a place are looked at too.
 //!
 //! **How many answer.** More answers never make the error larger, and each one costs bytes and time.
 //! So the first rate is the largest that is allowed, and each further one half of it, as long as what
@@ -21,16 +22,20 @@ mod answers;
 mod ladder;
 mod sampling;
 
+use std::panic::resume_unwind;
+use std::thread;
+
+use sotto_dp::mechanism::Mechanism;
 use sotto_dp::mechanism::gaussian::LEAST_NOISE;
 use sotto_dp::recipe::Judgement;
 use sotto_dp::{Error, published};
 use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
-use sotto_wire::recipe::{Noise, Privacy, Probability, Query, Randomizer, Recipe, Sampling};
+use sotto_wire::recipe::{Noise, Probability, Query, Randomizer, Recipe, Sampling};
 
 pub use self::answers::{
     Answers, Bucket, Errors, Prediction, central_error, errors, is_mean, sampling_error, unit,
 };
-use self::ladder::{Rung, highest, lowest};
+use self::ladder::{Rung, highest, lowest, next_change};
 pub use self::sampling::Traffic;
 use crate::recipe::{judgement_to_claim, mechanism, set_claim};
 
@@ -247,8 +252,17 @@ impl<'a> Wish<'a> {
     /// the question, or do not reach the aim, have none.
     pub fn plans(&self, protections: &[Protection], aim: Aim) -> Vec<Plan> {
         let answering = protections.iter().filter(|one| one.answers(&self.recipe.query));
-        let mut found: Vec<Plan> =
-            answering.filter_map(|one| self.best(*one, &self.traffic, aim)).collect();
+        // Nearly all of the time is judging, one protection at a time.
+        let mut found: Vec<Plan> = thread::scope(|scope| {
+            let best = |one: &Protection| {
+                let one = *one;
+                scope.spawn(move || self.best(one, &self.traffic, aim))
+            };
+            let all: Vec<_> = answering.map(best).collect();
+            let joined =
+                all.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            joined.flatten().collect()
+        });
         found.sort_by(|one, other| one.loss(aim).total_cmp(&other.loss(aim)));
         found
     }
@@ -300,20 +314,45 @@ impl<'a> Wish<'a> {
     ) -> Option<(Plan, u64)> {
         let last = protection.rungs(self.most_local_micro);
         let at = |rung: u64| self.recipe_at(protection, sampling, rung);
+        let spends = |rung: u64, micro| self.rung(at(rung).as_ref(), micro);
+        let space = |rung: u64| at(rung).and_then(|recipe| geometry(&recipe));
+        let higher = |rung: u64| {
+            let changes = protection == Protection::ProjectiveGeometry;
+            changes.then(|| next_change(rung, last, space)).flatten()
+        };
         let rung = match aim {
             Aim::Budget(micro) | Aim::Sparing(micro) => {
                 let begin =
                     begin.unwrap_or_else(|| protection.guess(self.recipe, &sampling, micro));
-                highest(last, begin, |rung| self.rung(at(rung).as_ref(), micro))?
-            }
-            Aim::Error(error) => lowest(last, |rung| {
-                let found = at(rung).map(|recipe| errors(&recipe, self.devices, &self.answers));
-                match found {
-                    Some(Ok(found)) => found.average.total <= error,
-                    Some(Err(reason)) => is_too_little(&reason),
-                    None => false,
+                let mut rung = highest(last, begin, |rung| spends(rung, micro))?;
+                // A higher one may be within the budget again.
+                while let Some(next) = higher(rung).filter(|next| spends(*next, micro).meets()) {
+                    rung = highest(last, next, |rung| spends(rung, micro))?;
                 }
-            })?,
+                rung
+            }
+            Aim::Error(error) => {
+                let holds = |rung| {
+                    let found = at(rung).map(|recipe| errors(&recipe, self.devices, &self.answers));
+                    match found {
+                        Some(Ok(found)) => found.average.total <= error,
+                        Some(Err(reason)) => is_too_little(&reason),
+                        None => false,
+                    }
+                };
+                let mut rung = lowest(last, holds)?;
+                // A higher one may need less epsilon.
+                let needs = |rung| match spends(rung, 1) {
+                    Rung::Needs(times) => times,
+                    Rung::TooLow => f64::INFINITY,
+                };
+                while let Some(next) = higher(rung).filter(|next| holds(*next))
+                    && needs(next) < needs(rung)
+                {
+                    rung = next;
+                }
+                rung
+            }
         };
         let plan = self.plan(protection, at(rung)?)?;
         Some((Plan { is_local_limit: protection.is_randomizer() && rung == last, ..plan }, rung))
@@ -323,12 +362,11 @@ impl<'a> Wish<'a> {
     fn rung(&self, recipe: Option<&Recipe>, budget: u64) -> Rung {
         let Some(recipe) = recipe else { return Rung::TooLow };
         match judgement_to_claim(recipe, self.certified) {
-            Ok(Some(found)) => match published(found.epsilon) {
-                Ok(epsilon) if epsilon <= budget => Rung::Meets,
-                _ => Rung::TooHigh,
-            },
-            Ok(None) => Rung::TooHigh,
-            Err(reason) if is_too_little(&reason) => Rung::TooHigh,
+            Ok(found) => {
+                let epsilon = found.and_then(|found| published(found.epsilon).ok());
+                Rung::Needs(epsilon.map_or(f64::INFINITY, |micro| micro as f64 / budget as f64))
+            }
+            Err(reason) if is_too_little(&reason) => Rung::Needs(f64::INFINITY),
             Err(_) => Rung::TooLow,
         }
     }
@@ -387,6 +425,14 @@ impl<'a> Wish<'a> {
     pub fn at_most(&self, protection: Protection, budget: u64) -> Option<Plan> {
         let [(_, plans)] = &self.frontier(&[protection], &[budget])[..] else { return None };
         plans.first().cloned()
+    }
+}
+
+/// The geometry of a recipe's mechanism, if it has one. Where another one begins, epsilon falls.
+fn geometry(recipe: &Recipe) -> Option<(u64, u64)> {
+    match mechanism(recipe) {
+        Ok(Mechanism::ProjectiveGeometry(found)) => Some(found.geometry()),
+        _ => None,
     }
 }
 
