@@ -73,7 +73,7 @@ impl Frontier {
             let part = planned.squared_error / frontier;
             ensure!((part - 1.0).abs() < 1e-9, "{protection} at {epsilon}: {part} of the frontier");
             let found = planned.asked(times, seed, false)?;
-            Ok(Point { protection: *protection, epsilon: planned.epsilon, found })
+            Ok(Point { protection, epsilon: planned.epsilon, found })
         };
         protections.iter().map(one).collect()
     }

@@ -67,8 +67,7 @@ use Values::{Below, Bool, Even, Lists, Rare, Vector};
 
 questions! {
     "count", 1, 1.0, Bool, "--kind count --population 1e6";
-    "count of few", 1, 2.0, Bool,
-        "--kind count --population 2500 --rate 1/2 --mechanism randomized_response";
+    "count of few", 1, 2.0, Bool, "--kind count --population 2500 --rate 1/2";
     "count of many", 1, 0.5, Bool, "--kind count --population 1e8 --rate 1/5000";
     "count, noise of servers", 1, 0.2, Bool,
         "--kind count --population 1e5 --rate 1/4 --mechanism server_gaussian";
