@@ -52,6 +52,9 @@ pub const MOST_LOCAL_COMPARED_MICRO: u64 = 30_000_000;
 /// A rung of a randomizer's ladder is a hundredth of its epsilon under replacement.
 const RUNG_MICRO: u64 = 10_000;
 
+/// So many further geometries are tried: the next one that is within a budget is rarely farther away.
+const GEOMETRIES: u32 = 8;
+
 /// The ladder of noise: so many times is the largest sigma halved, in so many equal steps each.
 const OCTAVES: u64 = 31;
 const STEPS: u64 = 256;
@@ -325,9 +328,16 @@ impl<'a> Wish<'a> {
                 let begin =
                     begin.unwrap_or_else(|| protection.guess(self.recipe, &sampling, micro));
                 let mut rung = highest(last, begin, |rung| spends(rung, micro))?;
-                // A higher one may be within the budget again.
-                while let Some(next) = higher(rung).filter(|next| spends(*next, micro).meets()) {
-                    rung = highest(last, next, |rung| spends(rung, micro))?;
+                // With one of the next geometries it may be within the budget again.
+                let (mut from, mut missed) = (rung, 0);
+                while missed < GEOMETRIES
+                    && let Some(next) = higher(from)
+                {
+                    (from, missed) = (next, missed + 1);
+                    if spends(next, micro).meets() {
+                        rung = highest(last, next, |rung| spends(rung, micro))?;
+                        (from, missed) = (rung, 0);
+                    }
                 }
                 rung
             }
