@@ -52,8 +52,9 @@ pub const MOST_LOCAL_COMPARED_MICRO: u64 = 30_000_000;
 /// A rung of a randomizer's ladder is a hundredth of its epsilon under replacement.
 const RUNG_MICRO: u64 = 10_000;
 
-/// So many further geometries are tried: the next one that is within a budget is rarely farther away.
-const GEOMETRIES: u32 = 8;
+/// So many further geometries are tried. The next one that is within a budget may be behind several
+/// that are not.
+const GEOMETRIES: u32 = 32;
 
 /// The ladder of noise: so many times is the largest sigma halved, in so many equal steps each.
 const OCTAVES: u64 = 31;
@@ -410,17 +411,15 @@ impl<'a> Wish<'a> {
         let answering = protections.iter().filter(|one| one.answers(&self.recipe.query));
         let line = |protection: &Protection| {
             let rates = self.traffic.samplings(self, *protection);
-            let mut rung = None;
-            let mut at = |micro: &u64| {
+            let at = |micro: &u64| {
+                // From the beginning, so that each point is what a plan for this epsilon says.
                 let made = rates.first()?.iter().filter_map(|sampling| {
-                    let (plan, at) =
-                        self.with(*protection, *sampling, Aim::Budget(*micro), rung)?;
-                    rung = Some(at);
-                    Some(plan)
+                    let found = self.with(*protection, *sampling, Aim::Budget(*micro), None);
+                    found.map(|(plan, _)| plan)
                 });
                 made.min_by(|one, other| one.error().total_cmp(&other.error()))
             };
-            (*protection, epsilons.iter().filter_map(&mut at).collect())
+            (*protection, epsilons.iter().filter_map(at).collect())
         };
         answering.map(line).collect()
     }
