@@ -17,22 +17,21 @@ fn errors_and_turnout_are_as_planned() {
     }
 }
 
-/// The two mechanisms have errors that are far apart. The seed is fixed; of others one in 370 would
-/// be a false alarm for the order, and one in a hundred for an error.
+/// The planned errors are in the ratio 3 to 2, and 2,400 squared errors give each to about 3 %. The
+/// seed is fixed; of others one in 370 would be a false alarm.
 #[test]
 fn protections_have_the_planned_order() {
     let folder = tempfile::tempdir().unwrap();
     let question = Frontier { buckets: 12, devices: 2_000 };
-    let protections = ["rappor", "randomized_response", "server_gaussian"];
-    let points = question.measured("1", &protections, folder.path(), 20, 1).unwrap();
+    let protections = ["rappor", "server_gaussian"];
+    let points = question.measured("1", &protections, folder.path(), 200, 1).unwrap();
     println!("{points:?}");
     assert!(points.iter().all(|point| point.found.holds()), "{points:?}");
     assert_eq!(ties(&points).unwrap(), 0, "{points:?}");
-    // The planned order is no accident of the measured one.
+    // Had the other order been planned, it would be seen.
     let mut wrong = points;
-    wrong[0].found.planned = 2.0 * wrong[1].found.planned.max(wrong[2].found.planned);
-    wrong[0].found.measured = 0.0;
-    assert!(ties(&wrong).is_err());
+    wrong[1].found.planned = 2.0 * wrong[0].found.planned;
+    assert!(ties(&wrong).is_err(), "{wrong:?}");
 }
 
 #[test]
