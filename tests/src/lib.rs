@@ -9,10 +9,10 @@
 //! goes from the coins of devices to the result, and compares it with the same coins in memory.
 //! [`web`] serves models. [`crash`] is the crash campaign, [`release`] the one of releases with
 //! noise, [`training`] the one of trainings, [`squared_error`] the one of the errors of estimates,
-//! [`plan`] the one of predicted errors, [`large`] the one of large reports, [`fleet`] the same of
-//! devices with recipe and tokens; the tests run a slice of each. [`discovery`] is a whole discovery.
-//! [`replicas`] runs several leaders and helpers on PostgreSQL, each group behind a [`balancer`], and
-//! [`faults`] breaks them.
+//! [`plan`] and [`frontier`] the one of plans, [`large`] the one of large reports, [`fleet`] the same
+//! of devices with recipe and tokens; the tests run a slice of each. [`discovery`] is a whole
+//! discovery. [`replicas`] runs several leaders and helpers on PostgreSQL, each group behind a
+//! [`balancer`], and [`faults`] breaks them.
 
 pub mod balancer;
 pub mod cli;
@@ -21,6 +21,7 @@ pub mod devices;
 pub mod discovery;
 pub mod faults;
 pub mod fleet;
+pub mod frontier;
 pub mod http;
 pub mod large;
 pub mod log;

@@ -67,7 +67,7 @@ pub(crate) fn error(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     with_binary("error-campaign", count.unwrap_or(ERROR_RUNS), seed)
 }
 
-/// The campaign of predicted errors, on the release binary.
+/// The campaign of plans, on the release binary.
 pub(crate) fn plan(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     with_binary("plan-campaign", count.unwrap_or(PLAN_RUNS), seed)
 }

@@ -1,7 +1,6 @@
 //! `sotto fleet`: whole experiments. A recipe, or a story on real data, is asked many times, and the
 //! errors are put beside what was predicted.
 
-mod calibration;
 mod data;
 mod devices;
 mod experiment;
@@ -11,6 +10,7 @@ mod pipeline;
 mod report;
 mod story;
 mod thinning;
+mod truth;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

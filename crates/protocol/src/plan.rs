@@ -9,7 +9,8 @@
 //! **The search.** For each mechanism and each way of sampling there is one number to choose: the
 //! epsilon of a randomizer, or the sigma of noise. It is a rung of a ladder; each higher rung has less
 //! error and more epsilon. With a budget the highest rung within it is searched, with an accuracy the
-//! lowest rung that reaches it.
+//! lowest rung that reaches it. Projective geometry response is an exception: where it takes another
+//! geometry its epsilon falls, so rungs above such a place are looked at too.
 //!
 //! **How many answer.** More answers never make the error larger, and each one costs bytes and time.
 //! So the first rate is the largest that is allowed, and each further one half of it, as long as what
@@ -21,14 +22,20 @@ mod answers;
 mod ladder;
 mod sampling;
 
+use std::panic::resume_unwind;
+use std::thread;
+
+use sotto_dp::mechanism::Mechanism;
 use sotto_dp::mechanism::gaussian::LEAST_NOISE;
 use sotto_dp::recipe::Judgement;
 use sotto_dp::{Error, published};
 use sotto_wire::limits::{MAX_SIGMA_MICRO, MIN_SIGMA_MICRO};
-use sotto_wire::recipe::{Noise, Privacy, Query, Randomizer, Recipe, Sampling};
+use sotto_wire::recipe::{Noise, Probability, Query, Randomizer, Recipe, Sampling};
 
-pub use self::answers::{Answers, Bucket, Errors, central_error, errors};
-use self::ladder::{Rung, highest, lowest};
+pub use self::answers::{
+    Answers, Bucket, Errors, Prediction, central_error, errors, is_mean, sampling_error, unit,
+};
+use self::ladder::{Rung, highest, lowest, next_change};
 pub use self::sampling::Traffic;
 use crate::recipe::{judgement_to_claim, mechanism, set_claim};
 
@@ -38,8 +45,16 @@ const NEARLY: f64 = 1.05;
 /// What needs more trust has to be so much better.
 const FAR_BETTER: f64 = 0.5;
 
+/// The largest epsilon of a randomizer alone, in millionths, where protections are compared by what
+/// holds for the sum.
+pub const MOST_LOCAL_COMPARED_MICRO: u64 = 30_000_000;
+
 /// A rung of a randomizer's ladder is a hundredth of its epsilon under replacement.
 const RUNG_MICRO: u64 = 10_000;
+
+/// So many further geometries are tried. The next one that is within a budget may be behind several
+/// that are not.
+const GEOMETRIES: u32 = 32;
 
 /// The ladder of noise: so many times is the largest sigma halved, in so many equal steps each.
 const OCTAVES: u64 = 31;
@@ -216,13 +231,42 @@ pub fn proposed(plans: &[Plan], aim: Aim) -> Option<&Plan> {
     found
 }
 
-impl Wish<'_> {
+impl<'a> Wish<'a> {
+    /// A recipe whose protection alone is to be chosen: with its own rates and minimum batch.
+    pub fn to_protect(recipe: &'a Recipe, certified: Option<u64>) -> Self {
+        let devices = recipe.who.population;
+        Self {
+            recipe,
+            devices,
+            certified,
+            answers: Answers::usual(&recipe.query, None),
+            traffic: Traffic {
+                fixed: Some(recipe.sampling),
+                most_reports: devices,
+                most_rate: Probability::ONE,
+                others: recipe.sampling,
+            },
+            min_batch: Some(recipe.aggregation.min_batch),
+            least_batch: 1,
+            most_local_micro: MOST_LOCAL_COMPARED_MICRO,
+        }
+    }
+
     /// The best plan with each of these protections, the best of all first. Those that do not answer
     /// the question, or do not reach the aim, have none.
     pub fn plans(&self, protections: &[Protection], aim: Aim) -> Vec<Plan> {
         let answering = protections.iter().filter(|one| one.answers(&self.recipe.query));
-        let mut found: Vec<Plan> =
-            answering.filter_map(|one| self.best(*one, &self.traffic, aim)).collect();
+        // Nearly all of the time is judging, one protection at a time.
+        let mut found: Vec<Plan> = thread::scope(|scope| {
+            let best = |one: &Protection| {
+                let one = *one;
+                scope.spawn(move || self.best(one, &self.traffic, aim))
+            };
+            let all: Vec<_> = answering.map(best).collect();
+            let joined =
+                all.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            joined.flatten().collect()
+        });
         found.sort_by(|one, other| one.loss(aim).total_cmp(&other.loss(aim)));
         found
     }
@@ -274,20 +318,52 @@ impl Wish<'_> {
     ) -> Option<(Plan, u64)> {
         let last = protection.rungs(self.most_local_micro);
         let at = |rung: u64| self.recipe_at(protection, sampling, rung);
+        let spends = |rung: u64, micro| self.rung(at(rung).as_ref(), micro);
+        let space = |rung: u64| at(rung).and_then(|recipe| geometry(&recipe));
+        let higher = |rung: u64| {
+            let changes = protection == Protection::ProjectiveGeometry;
+            changes.then(|| next_change(rung, last, space)).flatten()
+        };
         let rung = match aim {
             Aim::Budget(micro) | Aim::Sparing(micro) => {
                 let begin =
                     begin.unwrap_or_else(|| protection.guess(self.recipe, &sampling, micro));
-                highest(last, begin, |rung| self.rung(at(rung).as_ref(), micro))?
-            }
-            Aim::Error(error) => lowest(last, |rung| {
-                let found = at(rung).map(|recipe| errors(&recipe, self.devices, &self.answers));
-                match found {
-                    Some(Ok(found)) => found.average.total <= error,
-                    Some(Err(reason)) => is_too_little(&reason),
-                    None => false,
+                let mut rung = highest(last, begin, |rung| spends(rung, micro))?;
+                // With one of the next geometries it may be within the budget again.
+                let (mut from, mut missed) = (rung, 0);
+                while missed < GEOMETRIES
+                    && let Some(next) = higher(from)
+                {
+                    (from, missed) = (next, missed + 1);
+                    if spends(next, micro).meets() {
+                        rung = highest(last, next, |rung| spends(rung, micro))?;
+                        (from, missed) = (rung, 0);
+                    }
                 }
-            })?,
+                rung
+            }
+            Aim::Error(error) => {
+                let holds = |rung| {
+                    let found = at(rung).map(|recipe| errors(&recipe, self.devices, &self.answers));
+                    match found {
+                        Some(Ok(found)) => found.average.total <= error,
+                        Some(Err(reason)) => is_too_little(&reason),
+                        None => false,
+                    }
+                };
+                let mut rung = lowest(last, holds)?;
+                // A higher one may need less epsilon.
+                let needs = |rung| match spends(rung, 1) {
+                    Rung::Needs(times) => times,
+                    Rung::TooLow => f64::INFINITY,
+                };
+                while let Some(next) = higher(rung).filter(|next| holds(*next))
+                    && needs(next) < needs(rung)
+                {
+                    rung = next;
+                }
+                rung
+            }
         };
         let plan = self.plan(protection, at(rung)?)?;
         Some((Plan { is_local_limit: protection.is_randomizer() && rung == last, ..plan }, rung))
@@ -297,12 +373,11 @@ impl Wish<'_> {
     fn rung(&self, recipe: Option<&Recipe>, budget: u64) -> Rung {
         let Some(recipe) = recipe else { return Rung::TooLow };
         match judgement_to_claim(recipe, self.certified) {
-            Ok(Some(found)) => match published(found.epsilon) {
-                Ok(epsilon) if epsilon <= budget => Rung::Meets,
-                _ => Rung::TooHigh,
-            },
-            Ok(None) => Rung::TooHigh,
-            Err(reason) if is_too_little(&reason) => Rung::TooHigh,
+            Ok(found) => {
+                let epsilon = found.and_then(|found| published(found.epsilon).ok());
+                Rung::Needs(epsilon.map_or(f64::INFINITY, |micro| micro as f64 / budget as f64))
+            }
+            Err(reason) if is_too_little(&reason) => Rung::Needs(f64::INFINITY),
             Err(_) => Rung::TooLow,
         }
     }
@@ -326,14 +401,6 @@ impl Wish<'_> {
         Some(recipe)
     }
 
-    /// The error without any privacy: that of the sample alone.
-    pub fn sampling_error(&self, plan: &Plan) -> Result<Errors, Error> {
-        let mut exact = plan.recipe.clone();
-        (exact.randomizer, exact.noise) = (Randomizer::None, None);
-        exact.privacy = Privacy::InsecureUnbounded;
-        errors(&exact, self.devices, &self.answers)
-    }
-
     /// The errors at each of these epsilons, in millionths, for each of these protections with the
     /// most answers that are allowed. A protection that cannot reach an epsilon has no point there.
     pub fn frontier(
@@ -344,17 +411,15 @@ impl Wish<'_> {
         let answering = protections.iter().filter(|one| one.answers(&self.recipe.query));
         let line = |protection: &Protection| {
             let rates = self.traffic.samplings(self, *protection);
-            let mut rung = None;
-            let mut at = |micro: &u64| {
+            let at = |micro: &u64| {
+                // From the beginning, so that each point is what a plan for this epsilon says.
                 let made = rates.first()?.iter().filter_map(|sampling| {
-                    let (plan, at) =
-                        self.with(*protection, *sampling, Aim::Budget(*micro), rung)?;
-                    rung = Some(at);
-                    Some(plan)
+                    let found = self.with(*protection, *sampling, Aim::Budget(*micro), None);
+                    found.map(|(plan, _)| plan)
                 });
                 made.min_by(|one, other| one.error().total_cmp(&other.error()))
             };
-            (*protection, epsilons.iter().filter_map(&mut at).collect())
+            (*protection, epsilons.iter().filter_map(at).collect())
         };
         answering.map(line).collect()
     }
@@ -372,6 +437,14 @@ impl Wish<'_> {
     }
 }
 
+/// The geometry of a recipe's mechanism, if it has one. Where another one begins, epsilon falls.
+fn geometry(recipe: &Recipe) -> Option<(u64, u64)> {
+    match mechanism(recipe) {
+        Ok(Mechanism::ProjectiveGeometry(found)) => Some(found.geometry()),
+        _ => None,
+    }
+}
+
 /// Whether the noise is too little to be used; otherwise it is too much.
 fn is_too_little(reason: &Error) -> bool {
     matches!(reason, Error::OutOfRange { name, value, .. }
@@ -381,6 +454,6 @@ fn is_too_little(reason: &Error) -> bool {
 /// By how much one device can move one number of the result, whatever it sends.
 pub fn reach(recipe: &Recipe, devices: u64) -> Result<f64, Error> {
     let rate = recipe.sampling.rate.to_f64();
-    let moved = mechanism(recipe)?.reach() * answers::unit(&recipe.query) / rate;
-    Ok(if answers::is_mean(&recipe.query) { moved / devices as f64 } else { moved })
+    let moved = mechanism(recipe)?.reach() * unit(&recipe.query) / rate;
+    Ok(if is_mean(&recipe.query) { moved / devices as f64 } else { moved })
 }

@@ -179,10 +179,11 @@ fn largest(found: &Found) -> Chart {
 
 /// The errors of all collections.
 fn over_runs(found: &Found) -> Chart {
-    let points = |of: fn(&super::report::RunReport) -> f64| {
+    let points = |of: &dyn Fn(&super::report::RunReport) -> f64| {
         let runs = found.runs.iter().zip(1..);
         runs.map(|(run, number)| Point::new(f64::from(number), of(run))).collect()
     };
+    let predicted = points(&|_| found.squared_error.predicted);
     let series = |name: &str, points| Series { name: name.to_owned(), points, look: Look::Line };
     Chart {
         title: format!("Error in each collection: {}", found.label),
@@ -190,8 +191,9 @@ fn over_runs(found: &Found) -> Chart {
         x: axis("collection", Scale::Whole),
         y: Axis { holds: vec![0.0], ..axis("mean squared error", Scale::Linear) },
         series: vec![
-            series("measured", points(|run| run.measured)),
-            series("predicted", points(|run| run.predicted)),
+            series("measured", points(&|run| run.measured)),
+            series("as its estimates state", points(&|run| run.stated)),
+            series("predicted", predicted),
         ],
     }
 }

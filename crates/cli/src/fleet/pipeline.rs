@@ -12,8 +12,9 @@ use sotto_dp::mechanism::{Mechanism, Method as _};
 use sotto_learn::coins::Coins;
 
 use super::devices::Devices;
-use super::experiment::{Experiment, Run, of};
+use super::experiment::{Experiment, Run};
 use super::memory::Collected;
+use super::truth::of;
 use crate::demo::sampled::result;
 use crate::demo::{Plan, Question};
 use crate::output::Output;
@@ -43,7 +44,7 @@ pub(super) fn run(
         coins: Some((coins, number)),
     };
     let (assessment, found) = result(&plan, output)?;
-    let (memory, _) = of(&assessment, devices);
+    let (memory, _) = of(&assessment, devices)?;
     let expected = memory.toss(coins, number)?;
     let sums = found.sums.as_slice().to_vec();
     ensure!(

@@ -74,7 +74,8 @@ pub(super) struct RunReport {
     pub(super) count: u64,
     pub(super) sigmas: f64,
     pub(super) measured: f64,
-    pub(super) predicted: f64,
+    /// What the estimates of this collection say about themselves.
+    pub(super) stated: f64,
     pub(super) elapsed_s: f64,
 }
 
@@ -118,10 +119,8 @@ impl Measured {
 impl Found {
     /// Never empty: there is at least one collection.
     fn new(experiment: &Experiment, devices: &Devices, runs: &[Run]) -> Result<Self> {
-        let recipe = &experiment.recipe;
+        let Experiment { recipe, truth, .. } = experiment;
         let claim = experiment.claim();
-        let mean =
-            |of: fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64;
         let central = match experiment.predicted_central()? {
             Some(predicted) if runs.iter().all(|run| run.central.is_some()) => {
                 Some(Measured::new(runs.iter().filter_map(|run| run.central), predicted))
@@ -137,15 +136,9 @@ impl Found {
             min_batch: recipe.aggregation.min_batch,
             epsilon: claim.map(|(micro, _)| micro as f64 / 1e6),
             delta: claim.map(|(_, delta)| delta),
-            expected: experiment.truth.expected,
-            squared_error: Measured::new(
-                runs.iter().map(|run| run.error),
-                mean(|run| run.predicted),
-            ),
-            non_private: Measured::new(
-                runs.iter().map(|run| run.non_private),
-                experiment.predicted_non_private(),
-            ),
+            expected: truth.expected,
+            squared_error: Measured::new(runs.iter().map(|run| run.error), truth.predicted),
+            non_private: Measured::new(runs.iter().map(|run| run.non_private), truth.non_private),
             central,
             runs: runs.iter().map(RunReport::new).collect(),
             buckets: runs.first().map(|run| largest(experiment, devices, run)).unwrap_or_default(),
@@ -160,8 +153,8 @@ impl Found {
 
 impl RunReport {
     fn new(run: &Run) -> Self {
-        let Run { reports, sigmas, error, predicted, elapsed_s, .. } = *run;
-        Self { count: reports, sigmas, measured: error, predicted, elapsed_s }
+        let Run { reports, sigmas, error, stated, elapsed_s, .. } = *run;
+        Self { count: reports, sigmas, measured: error, stated, elapsed_s }
     }
 }
 

@@ -6,14 +6,15 @@ use std::path::Path;
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use sotto_protocol::expression::{Attributes, Value};
+use sotto_protocol::plan::Protection;
 use sotto_wire::RecipeDraft;
-use sotto_wire::recipe::{Noise, Privacy, Probability, Query, Randomizer};
+use sotto_wire::recipe::{Privacy, Probability, Query};
 
-use super::calibration::{add_noise, randomize};
 use super::data::Name;
 use super::devices::Devices;
-use super::experiment::Experiment;
+use super::experiment::{Experiment, protected};
 use crate::output::{Output, WithHint};
+use crate::recipe_file;
 
 /// The end of every recipe, which is replaced.
 const END: &str = include_str!("../../data/stories/end.toml");
@@ -94,9 +95,12 @@ pub(super) fn experiments(name: Name, terms: &Terms<'_>) -> Result<(Devices, Vec
                 .hint("raise --population or --rate");
         }
         draft.min_batch = min_batch as u64;
+        let recipe = recipe_file::with_stand_ins(draft.clone())?;
+        let certified = recipe.who.targeting.is_some().then_some(terms.population);
         for mechanism in mechanisms {
-            let found = protected(&draft, *mechanism, terms)
-                .and_then(|draft| Experiment::new(sampling, draft, &devices));
+            let found = protected(&recipe, mechanism.protection(), terms.epsilon_micro, certified);
+            let found = found
+                .and_then(|recipe| Experiment::new(sampling, RecipeDraft::from(recipe), &devices));
             match found {
                 Ok(experiment) => all.push(experiment),
                 Err(reason) => failed.push(reason.context(named(mechanism.text(), sampling))),
@@ -161,38 +165,17 @@ fn draft(name: Name, labels: Vec<String>, terms: &Terms<'_>) -> Result<RecipeDra
     Ok(draft)
 }
 
-/// The draft with this mechanism, and the least noise with which the claim holds.
-fn protected(
-    draft: &RecipeDraft,
-    mechanism: MechanismName,
-    terms: &Terms<'_>,
-) -> Result<RecipeDraft> {
-    let mut draft = draft.clone();
-    let randomizer: fn(u64) -> Randomizer = match mechanism {
-        MechanismName::Rappor => |epsilon_micro| Randomizer::Rappor { epsilon_micro },
-        MechanismName::ProjectiveGeometry => {
-            |epsilon_micro| Randomizer::ProjectiveGeometry { epsilon_micro }
-        }
-        MechanismName::RandomizedResponse => {
-            |epsilon_micro| Randomizer::RandomizedResponse { epsilon_micro }
-        }
-        MechanismName::Gaussian => |sigma_micro| Randomizer::Gaussian { sigma_micro },
-        MechanismName::Servers => |_| Randomizer::None,
-    };
-    draft.randomizer = randomizer(1_000_000);
-    draft.randomizer.check(&draft.query)?;
-    draft.noise = (mechanism == MechanismName::Servers)
-        .then_some(Noise::ServerGaussian { sigma_micro: 1_000_000 });
-    match mechanism {
-        MechanismName::Gaussian | MechanismName::Servers => {
-            add_noise(&mut draft, terms.epsilon_micro)?;
-        }
-        _ => randomize(&mut draft, randomizer, terms.epsilon_micro)?,
-    }
-    Ok(draft)
-}
-
 impl MechanismName {
+    fn protection(self) -> Protection {
+        match self {
+            Self::Rappor => Protection::Rappor,
+            Self::ProjectiveGeometry => Protection::ProjectiveGeometry,
+            Self::RandomizedResponse => Protection::RandomizedResponse,
+            Self::Gaussian => Protection::Gaussian,
+            Self::Servers => Protection::ServerGaussian,
+        }
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::Rappor => "RAPPOR",

@@ -164,7 +164,11 @@ impl PlanArgs {
             (other, _) => other,
         };
         let protections: Vec<Protection> = match self.mechanism {
-            Some(name) => vec![protection(name)],
+            Some(name) => {
+                let (protection, kind) = (protection(name), recipe.query.kind());
+                ensure!(protection.answers(&recipe.query), "--mechanism does not answer a {kind}");
+                vec![protection]
+            }
             None => Protection::ALL.to_vec(),
         };
         let planning = Planning::new(wish, &protections, wanted)?;

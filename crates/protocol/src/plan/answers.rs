@@ -3,7 +3,7 @@
 use sotto_dp::calibrate::{self, Target};
 use sotto_dp::mechanism::{Encoding, Entry, Mechanism, Population, Spread};
 use sotto_dp::{Accountant, Adjacency, Error, Event, Shape};
-use sotto_wire::recipe::{Privacy, Query, Recipe};
+use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, Recipe};
 
 use crate::recipe::{mechanism, rates};
 
@@ -122,45 +122,93 @@ impl Answers {
 }
 
 /// How much one unit of what is summed is, in units of the answer.
-pub(super) fn unit(query: &Query) -> f64 {
+pub fn unit(query: &Query) -> f64 {
     query.vectors().map_or(1.0, |vectors| 1.0 / (1_u64 << vectors.fraction_bits.min(63)) as f64)
 }
 
 /// Whether the answer is divided by the number of devices.
-pub(super) fn is_mean(query: &Query) -> bool {
+pub fn is_mean(query: &Query) -> bool {
     matches!(query, Query::Mean { .. } | Query::VectorMean(_))
 }
 
-/// The error to expect of a recipe that asks `devices`, with these answers: the root of the mean
-/// squared error of the estimate over all of them. Sampling is in it; what a projection hides is
-/// not.
-pub fn errors(recipe: &Recipe, devices: u64, answers: &Answers) -> Result<Errors, Error> {
-    let (mechanism, devices) = (mechanism(recipe)?, devices as f64);
-    let unit = unit(&recipe.query);
-    let defaults = answers.defaults * devices;
-    let population = Population { devices, defaults, rates: rates(recipe) };
-    let of = |entry: Entry| {
-        let found = match is_mean(&recipe.query) {
-            true => population.expected_mean(&mechanism, &entry)?,
-            false => population.expected(&mechanism, &entry)?,
+/// What errors to expect of the estimates of a recipe, by what devices hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Prediction {
+    mechanism: Mechanism,
+    population: Population,
+    unit: f64,
+    is_mean: bool,
+}
+
+impl Prediction {
+    /// Of a recipe that asks `devices`. So many of them have the default value of a sparse histogram.
+    pub fn new(recipe: &Recipe, devices: f64, defaults: f64) -> Result<Self, Error> {
+        Ok(Self {
+            mechanism: mechanism(recipe)?,
+            population: Population { devices, defaults, rates: rates(recipe) },
+            unit: unit(&recipe.query),
+            is_mean: is_mean(&recipe.query),
+        })
+    }
+
+    /// Of the same recipe without any privacy: of the exact answers of those who take part.
+    pub fn without_privacy(recipe: &Recipe, devices: f64, defaults: f64) -> Result<Self, Error> {
+        let mut exact = recipe.clone();
+        (exact.randomizer, exact.noise) = (Randomizer::None, None);
+        exact.privacy = Privacy::InsecureUnbounded;
+        exact.sampling.dummy_rate = Probability::ZERO;
+        Self::new(&exact, devices, defaults)
+    }
+
+    /// The root of the mean squared error of the estimate of an entry over all devices. Sampling is
+    /// in it; what a projection hides is not. All in units of the answer.
+    pub fn error(&self, entry: &Entry) -> Result<Spread, Error> {
+        let Self { mechanism, population, unit, is_mean } = self;
+        let (sum, squares) = (entry.sum / unit, entry.squares / unit / unit);
+        let entry = Entry { sum, squares, ..*entry };
+        let found = match is_mean {
+            true => population.expected_mean(mechanism, &entry)?,
+            false => population.expected(mechanism, &entry)?,
         };
-        Ok::<_, Error>(Spread { noise: found.noise * unit, total: found.total * unit })
-    };
-    let bucket = |bucket| {
-        if recipe.query.buckets().is_some() || matches!(recipe.query, Query::Count { .. }) {
-            return of(Entry::held_by(answers.part(bucket) * devices));
-        }
-        let (sum, squares) = (answers.mean / unit, answers.square / unit / unit);
-        of(Entry { sum: sum * devices, squares: squares * devices, is_default: false })
-    };
-    let rest = matches!(recipe.query, Query::SparseHistogram { .. });
-    let rest = rest.then(|| of(Entry { is_default: true, ..Entry::held_by(defaults) }));
-    Ok(Errors {
-        average: bucket(Bucket::Average)?,
-        largest: bucket(Bucket::Largest)?,
-        rarest: bucket(Bucket::Rarest)?,
-        rest: rest.transpose()?,
-    })
+        Ok(Spread { noise: found.noise * unit, total: found.total * unit })
+    }
+
+    /// The errors with these answers.
+    fn errors(&self, query: &Query, answers: &Answers) -> Result<Errors, Error> {
+        let Population { devices, defaults, .. } = self.population;
+        let bucket = |bucket| {
+            if query.buckets().is_some() || matches!(query, Query::Count { .. }) {
+                return self.error(&Entry::held_by(answers.part(bucket) * devices));
+            }
+            let (sum, squares) = (answers.mean * devices, answers.square * devices);
+            self.error(&Entry { sum, squares, is_default: false })
+        };
+        let rest = matches!(query, Query::SparseHistogram { .. });
+        let rest = rest.then(|| {
+            let entry = Entry { is_default: true, ..Entry::held_by(defaults) };
+            self.error(&entry)
+        });
+        Ok(Errors {
+            average: bucket(Bucket::Average)?,
+            largest: bucket(Bucket::Largest)?,
+            rarest: bucket(Bucket::Rarest)?,
+            rest: rest.transpose()?,
+        })
+    }
+}
+
+/// The errors to expect of a recipe that asks `devices`, with these answers.
+pub fn errors(recipe: &Recipe, devices: u64, answers: &Answers) -> Result<Errors, Error> {
+    let devices = devices as f64;
+    let prediction = Prediction::new(recipe, devices, answers.defaults * devices)?;
+    prediction.errors(&recipe.query, answers)
+}
+
+/// The error without any privacy: that of the sample alone.
+pub fn sampling_error(recipe: &Recipe, devices: u64, answers: &Answers) -> Result<f64, Error> {
+    let devices = devices as f64;
+    let exact = Prediction::without_privacy(recipe, devices, answers.defaults * devices)?;
+    Ok(exact.errors(&recipe.query, answers)?.average.total)
 }
 
 /// The error of one trusted server that sees the exact answers of all devices, and adds Gaussian noise

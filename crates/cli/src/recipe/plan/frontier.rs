@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use sotto_protocol::plan::{Plan, Protection, Wish, central_error};
+use sotto_protocol::plan::{MOST_LOCAL_COMPARED_MICRO, Plan, Protection, Wish, central_error};
 use sotto_wire::recipe::{Privacy, Recipe};
 
 use super::expected::number;
@@ -26,13 +26,9 @@ pub(super) struct FrontierPoint {
     pub(super) paper_epsilon: f64,
 }
 
-/// The largest epsilon of a randomizer alone here, in millionths: protections are compared by what
-/// holds for the sum.
-const MOST_LOCAL_MICRO: u64 = 30_000_000;
-
 /// All points, by protection.
 pub(super) fn points(planning: &Planning<'_>) -> Result<Vec<FrontierPoint>> {
-    let wish = Wish { most_local_micro: MOST_LOCAL_MICRO, ..planning.wish.clone() };
+    let wish = Wish { most_local_micro: MOST_LOCAL_COMPARED_MICRO, ..planning.wish.clone() };
     // Nearly all of the time is judging, one protection at a time.
     let lines = std::thread::scope(|scope| {
         let lines = Protection::ALL.map(|one| {

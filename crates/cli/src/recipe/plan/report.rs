@@ -8,7 +8,7 @@ use serde::Serialize;
 use sotto_dp::mechanism::Mechanism;
 use sotto_dp::mechanism::gaussian::LARGE_RHO;
 use sotto_dp::number::{up, up_short};
-use sotto_protocol::plan::{Aim, Plan, central_error, reach};
+use sotto_protocol::plan::{Aim, Plan, central_error, reach, sampling_error};
 use sotto_protocol::recipe::{mechanism, show_micro};
 use sotto_wire::recipe::{Privacy, Recipe, Sampling};
 
@@ -97,7 +97,7 @@ impl Report {
         let reports = answers(recipe, devices, wish.answers.defaults);
         let costs = Costs::of(recipe, devices, reports)?;
         let expected_errors = rows(&recipe.query, devices, &wish.answers, &plan.errors);
-        let sampling_error = wish.sampling_error(plan)?.average.total;
+        let sampling_error = sampling_error(recipe, devices, &wish.answers)?;
         let central_error = central_error(recipe, devices)?.unwrap_or(0.0);
         let (epsilon, delta) = match &recipe.privacy {
             Privacy::Claim { delta, .. } => (claimed(recipe), *delta),
