@@ -138,9 +138,8 @@ fn play(plan: &Plan, replicas: &mut Replicas, tasks: &[TaskFiles]) -> Result<Out
     let leader = replicas.leaders.balancer.address();
     let configs =
         (replicas.leaders.members[0].hpke_config()?, replicas.helpers.members[0].hpke_config()?);
-    let snapshots =
-        [&replicas.leaders, &replicas.helpers].map(|group| Snapshot::of(&group.database));
     let has_failed = AtomicBool::new(false);
+    replicas.leaders.database.sql(MAKE_SLOT);
     let mut outcome = thread::scope(|scope| {
         let faults = scope.spawn(|| break_things(plan, replicas, end, &has_failed));
         let mut outcome = Outcome::default();
@@ -159,7 +158,7 @@ fn play(plan: &Plan, replicas: &mut Replicas, tasks: &[TaskFiles]) -> Result<Out
         outcome.faults = outcome.log.len();
         Ok::<_, anyhow::Error>(outcome)
     })?;
-    drop(snapshots);
+    replicas.leaders.database.sql(DROP_SLOT);
     for group in [&replicas.leaders, &replicas.helpers] {
         wait_until_clean(group).with_context(|| format!("after {:?}", outcome.log))?;
     }
@@ -239,6 +238,10 @@ fn break_things(
     has_failed: &AtomicBool,
 ) -> Result<Vec<String>> {
     let control = std::env::var("SOTTO_POSTGRES_CONTROL").ok();
+    let hold = |replicas: &Replicas| -> Result<[Snapshot; 2]> {
+        Ok([Snapshot::of(&replicas.leaders.database)?, Snapshot::of(&replicas.helpers.database)?])
+    };
+    let mut snapshots = hold(replicas)?;
     let mut rng = ChaCha20Rng::seed_from_u64(plan.seed);
     let mut log = Vec::new();
     while Instant::now() < end && !has_failed.load(Ordering::SeqCst) {
@@ -272,13 +275,20 @@ fn break_things(
                 restart.args(["-c", &format!("{control} restart -m {mode}")]);
                 let done = restart.stdout(Stdio::null()).status()?;
                 ensure!(done.success(), "PostgreSQL did not restart");
+                snapshots = hold(replicas)?;
             }
         }
     }
+    drop(snapshots);
     Ok(log)
 }
 
-/// A transaction that holds a snapshot until it is dropped, and a replication slot that nobody reads.
+/// Makes or drops a replication slot that nobody reads: the server keeps its whole log.
+const MAKE_SLOT: &str =
+    "SELECT pg_create_physical_replication_slot('idle_' || current_database(), true)";
+const DROP_SLOT: &str = "SELECT pg_drop_replication_slot('idle_' || current_database())";
+
+/// A transaction that holds a snapshot until it is dropped or the server restarts.
 struct Snapshot {
     holder: Child,
 }

@@ -41,7 +41,7 @@ enum Chore {
         #[arg(value_enum)]
         campaign: Campaign,
         /// Mutated messages per decoder (fuzz, default 1,000,000), runs of each population (audit,
-        /// default 200,000), kills (crash and release, default 300; log, default 200; training,
+        /// default 200,000), seconds (faults, default 480), kills (crash and release, default 300; log, default 200; training,
         /// default 100), collections per mechanism (error, default 20) or question (plan, default 20), or reports (large, default
         /// 200).
         #[arg(long)]
@@ -70,6 +70,9 @@ enum Campaign {
     Fuzz,
     /// `kill -9` of leader or helper at many different times.
     Crash,
+    /// Four leaders and four helpers on PostgreSQL under load: processes that are killed or stand
+    /// still, connections that are cut, a database that restarts.
+    Faults,
     /// `kill -9` of leader or helper while they release a batch with noise.
     Release,
     /// `kill -9` of `sotto train`, leader, helper, log or relay in the rounds of trainings.
@@ -92,6 +95,7 @@ fn main() -> Result<ExitCode> {
         Chore::Test { only } => test::run(&only),
         Chore::Campaign { campaign: Campaign::Fuzz, count, seed } => run::fuzz(count, seed),
         Chore::Campaign { campaign: Campaign::Crash, count, seed } => run::crash(count, seed),
+        Chore::Campaign { campaign: Campaign::Faults, count, seed } => run::faults(count, seed),
         Chore::Campaign { campaign: Campaign::Release, count, seed } => run::release(count, seed),
         Chore::Campaign { campaign: Campaign::Training, count, seed } => run::training(count, seed),
         Chore::Campaign { campaign: Campaign::Error, count, seed } => run::error(count, seed),

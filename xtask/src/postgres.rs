@@ -11,9 +11,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::succeed;
 
-/// A test server may lose everything with the machine.
-const SETTINGS: &str = "-c listen_addresses='' -c fsync=off -c full_page_writes=off \
-    -c synchronous_commit=off -c max_connections=200 -c shared_buffers=64MB";
+/// Whether commits survive a crash of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// As PostgreSQL does by default.
+    Everything,
+    /// Nothing: it is faster.
+    Nothing,
+}
+
+const SETTINGS: &str = "-c listen_addresses='' -c max_connections=200 -c shared_buffers=64MB";
+const FORGETFUL: &str = "-c fsync=off -c full_page_writes=off -c synchronous_commit=off";
 
 /// Only part of the name of the socket.
 const PORT: &str = "54321";
@@ -27,7 +35,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start() -> Result<Self> {
+    pub(crate) fn start(keeping: Keeping) -> Result<Self> {
         let programs = match programs() {
             Some(programs) => programs,
             None => install()?,
@@ -48,7 +56,10 @@ impl Server {
             "UTF8",
             "--no-sync",
         ]))?;
-        let options = format!("-k {} -p {PORT} {SETTINGS}", server.folder.display());
+        let mut options = format!("-k {} -p {PORT} {SETTINGS}", server.folder.display());
+        if keeping == Keeping::Nothing {
+            options = format!("{options} {FORGETFUL}");
+        }
         let log = server.folder.join("log");
         quiet(server.command("pg_ctl").args(["start", "-w", "-o", &options, "-l"]).arg(log))?;
         Ok(server)
@@ -57,6 +68,14 @@ impl Server {
     /// How to connect to it, as PostgreSQL's programs take it.
     pub(crate) fn address(&self) -> String {
         format!("host={} port={PORT} user=sotto", self.folder.display())
+    }
+
+    /// The words of a shell that control the server: `restart -m fast` can follow.
+    pub(crate) fn control(&self) -> String {
+        let command = self.command("pg_ctl");
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        format!("{} -w -l {}", words.join(" "), self.folder.join("log").display())
     }
 
     /// A program of the server, on its data.

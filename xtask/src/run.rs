@@ -5,12 +5,15 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
+use crate::postgres::{Keeping, Server};
 use crate::workspace::{cargo, succeed, target};
 
 /// What `cargo xtask campaign fuzz` runs unless told otherwise.
 const FUZZ_MUTATIONS: u64 = 1_000_000;
 /// What `cargo xtask campaign crash` runs unless told otherwise.
 const CRASH_KILLS: u64 = 300;
+/// What `cargo xtask campaign faults` runs unless told otherwise.
+const FAULT_SECONDS: u64 = 480;
 /// What `cargo xtask campaign training` runs unless told otherwise.
 const TRAINING_KILLS: u64 = 100;
 /// What `cargo xtask campaign error` runs unless told otherwise.
@@ -50,6 +53,18 @@ fn tests(package: &str, target: &str, filter: &str) -> Command {
 /// The crash campaign, on the release binary.
 pub(crate) fn crash(count: Option<u64>, seed: u64) -> Result<ExitCode> {
     with_binary("crash-campaign", count.unwrap_or(CRASH_KILLS), seed)
+}
+
+/// The fault campaign, on the release binary and a PostgreSQL server of its own, which keeps what it
+/// says that it keeps.
+pub(crate) fn faults(seconds: Option<u64>, seed: u64) -> Result<ExitCode> {
+    let server = Server::start(Keeping::Everything)?;
+    let release = built(&["sotto", "sotto-tests"])?;
+    let mut command = Command::new(release.join("fault-campaign"));
+    let seconds = seconds.unwrap_or(FAULT_SECONDS).to_string();
+    command.args(["--count", &seconds, "--seed", &seed.to_string()]);
+    command.env("SOTTO_BIN", release.join("sotto")).env("SOTTO_POSTGRES", server.address());
+    status(command.env("SOTTO_POSTGRES_CONTROL", server.control()))
 }
 
 /// The campaign of releases with noise, on the release binary.

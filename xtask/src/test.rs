@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Message;
 
-use crate::postgres::Server;
+use crate::postgres::{Keeping, Server};
 use crate::workspace::{cargo, root, succeed, target};
 use crate::{layers, licences, tidy};
 
@@ -155,7 +155,7 @@ fn shared_build() -> Result<Command> {
 /// Unit, integration, end-to-end and doc tests. Two test programs run at a time: many tests wait for
 /// processes, disks and timers.
 fn tests(tally: &mut Tally) -> Result<()> {
-    let postgres = Server::start().context("no PostgreSQL server for the tests")?;
+    let postgres = Server::start(Keeping::Nothing).context("no PostgreSQL server for the tests")?;
     let (programs, tallied) = (Mutex::new(test_programs()?.into_iter()), Mutex::new(tally));
     let work = || -> Result<()> {
         loop {

@@ -48,11 +48,13 @@ impl PostgresUrl {
         config.connect_timeout(Duration::from_secs(5));
         config.tcp_user_timeout(Duration::from_secs(15));
         config.keepalives_idle(Duration::from_secs(15));
-        // A statement that is stuck must not outlive the caller's patience. Plans that were made
-        // when a table was empty are wrong an hour later, and ours need no statistics.
-        let settings = "-c statement_timeout=30s -c idle_in_transaction_session_timeout=30s \
-                        -c lock_timeout=10s -c plan_cache_mode=force_generic_plan \
-                        -c enable_seqscan=off -c jit=off";
+        // Locks decide who sees what, statement by statement, whatever the server's default is. A
+        // statement that is stuck must not outlive the caller's patience. Plans that were made when a
+        // table was empty are wrong an hour later, and ours need no statistics.
+        let settings = "-c default_transaction_isolation=read\\ committed \
+                        -c statement_timeout=30s -c lock_timeout=10s \
+                        -c idle_in_transaction_session_timeout=30s \
+                        -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off";
         let given = config.get_options().unwrap_or_default().to_owned();
         config.options(format!("{settings} {given}"));
         Ok(Self { config, roots: roots.map(Arc::new) })
