@@ -11,11 +11,15 @@
 //! noise, [`training`] the one of trainings, [`squared_error`] the one of the errors of estimates,
 //! [`plan`] the one of predicted errors, [`large`] the one of large reports, [`fleet`] the same of
 //! devices with recipe and tokens; the tests run a slice of each. [`discovery`] is a whole discovery.
+//! [`replicas`] runs several leaders and helpers on PostgreSQL, each group behind a [`balancer`], and
+//! [`faults`] breaks them.
 
+pub mod balancer;
 pub mod cli;
 pub mod crash;
 pub mod devices;
 pub mod discovery;
+pub mod faults;
 pub mod fleet;
 pub mod http;
 pub mod large;
@@ -27,6 +31,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod process;
 pub mod release;
+pub mod replicas;
 pub(crate) mod series;
 pub mod service;
 pub mod squared_error;

@@ -135,7 +135,9 @@ pub struct Aggregator {
     /// The level of its log output (`SOTTO_LOG`).
     pub log_level: &'static str,
     settings: Table,
-    name: &'static str,
+    role: &'static str,
+    /// Of its files.
+    name: String,
     folder: PathBuf,
     listen: SocketAddr,
     admin: SocketAddr,
@@ -145,11 +147,24 @@ pub struct Aggregator {
 
 impl Aggregator {
     fn new(folder: &Path, role: Role, port: u16, admin_port: u16) -> Self {
+        Self::named(folder, role, String::new(), port, admin_port)
+    }
+
+    /// One of several, with a suffix to the names of its files.
+    pub(crate) fn named(
+        folder: &Path,
+        role: Role,
+        suffix: String,
+        port: u16,
+        admin_port: u16,
+    ) -> Self {
+        let role = if role == Role::Leader { "leader" } else { "helper" };
         Self {
             url: format!("http://127.0.0.1:{port}/"),
             log_level: "info",
             settings: Table::new(),
-            name: if role == Role::Leader { "leader" } else { "helper" },
+            role,
+            name: format!("{role}{suffix}"),
             folder: folder.to_path_buf(),
             listen: (Ipv4Addr::LOCALHOST, port).into(),
             admin: (Ipv4Addr::LOCALHOST, admin_port).into(),
@@ -181,6 +196,11 @@ impl Aggregator {
         Ok(())
     }
 
+    /// Adds a task file, for the next start.
+    pub(crate) fn serve_task(&mut self, file: PathBuf) {
+        self.tasks.push(file);
+    }
+
     /// Starts it and waits until it serves.
     pub fn start(&mut self) -> Result<()> {
         self.spawn()?;
@@ -193,7 +213,7 @@ impl Aggregator {
         fs::write(&config, toml::to_string(&self.configuration())?)?;
         let _ = fs::remove_file(self.ready_file());
         let (config, ready) = (config.into_os_string(), self.ready_file().into_os_string());
-        let mut arguments = vec!["serve".into(), self.name.into(), "--config".into(), config];
+        let mut arguments = vec!["serve".into(), self.role.into(), "--config".into(), config];
         arguments.extend(["--ready-file".into(), ready]);
         self.process = Some(Process::start(arguments, &self.log(), self.log_level)?);
         Ok(())

@@ -24,6 +24,7 @@ mod receipts;
 mod recipes;
 mod release;
 mod repeat;
+mod replicas;
 mod silent_servers;
 mod slow_helpers;
 mod squared_error;

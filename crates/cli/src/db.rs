@@ -30,7 +30,7 @@ enum DbCommand {
     replace all processes first, one after the other, and then migrate, while they run."
 )]
 struct MigrateArgs {
-    /// The configuration of the leader or the helper, with a table [postgres].
+    /// The configuration of the leader or the helper, with a table `postgres`.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Only say what would be done.
@@ -62,7 +62,7 @@ impl MigrateArgs {
             output.value(&json!({
                 "from_version": plan.from,
                 "to_version": plan.to,
-                "steps": plan.steps,
+                "migrations": plan.steps,
                 "migrated": !self.plan,
             }))?;
         } else if plan.steps.is_empty() {

@@ -112,7 +112,7 @@ enum Done<T> {
 type Verdict<T> = std::result::Result<T, Failure>;
 
 impl PostgresStore {
-    /// Connects. The schema must be one that this program knows; see [`migrate`](Self::migrate).
+    /// Connects. The schema must be one that this program knows; see [`migrate`].
     pub async fn open(options: PostgresOptions) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

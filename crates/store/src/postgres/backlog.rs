@@ -20,7 +20,7 @@ const OTHERS_MS: i64 = 2_000;
 const MAX_ROWS: i64 = 256;
 
 /// A part of the backlog: what [`Stretch`] holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     /// From segments or, if there were any, from what was set aside.
     pub(super) taken: Vec<Taken>,
@@ -132,12 +132,6 @@ struct Reading {
     part: Part,
     records: Vec<Record>,
     bytes: i64,
-}
-
-impl Default for Part {
-    fn default() -> Self {
-        Self { taken: Vec::new(), records: Vec::new(), numbers: HashMap::new(), left: Vec::new() }
-    }
 }
 
 impl Reading {

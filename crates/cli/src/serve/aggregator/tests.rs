@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::time::Duration;
 
 use sotto_wire::TaskId;
