@@ -50,6 +50,7 @@ keys show k.toml
 keys signer --name leader.example --out leader.key
 keys show leader.key
 keys secret
+init two-operators d --local
 task new --out t --vdaf count --leader https://l.example/ --helper https://h.example/ --task-start 2026-11-19 --task-end 2026-11-26
 task show t/leader.toml
 task show t/collector.toml
