@@ -41,10 +41,11 @@ enum InitCommand {
 #[command(
     after_help = "Leader and helper are two operators. Devices also demand that the relay, two attesters \
     and two issuers are run by others, so DIR gets a folder for each of seven operators. The helper's \
-    operator also runs the log; three of the others run a witness each. Each folder has a README.md.\n\n\
+    operator also runs the log; three of the others run a witness each. README.md in a folder says what \
+    to do with it; `run.sh` starts and stops a trial (--local).\n\n\
     Whoever runs this command sees all keys. That is right for a trial. Operators who must not trust \
     each other replace the keys in their folders by their own (`sotto keys`).\n\n\
-    A trial on this machine:\n  sotto init two-operators trial --local\n  sh trial/run.sh start"
+    A trial on this machine:\n  sotto init two-operators trial --local"
 )]
 struct TwoOperatorsArgs {
     /// The folder to write. It must not exist yet, or be empty.
