@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use crate::output::{Outcome, Output};
 
 pub(crate) use new::{NewTask, new_task, same_server};
-pub(crate) use show::report_bytes;
+pub(crate) use show::{recipe_report_bytes, upload_bytes};
 
 /// Makes and shows tasks.
 #[derive(Debug, Args)]

@@ -251,6 +251,8 @@ fn donation_gives_all_bounds_and_the_best() {
     assert!(number(&value, "epsilon") < least, "{value}");
     let with_coin = answer("donation --epsilon 1 --delta 1e-8 --slots 100 --rate 0.5");
     assert!(number(&with_coin, "epsilon") < number(&value, "epsilon_lower"), "{with_coin}");
+    // No lower end is known with a coin, and 0 would be one.
+    assert_eq!(with_coin["poisson_lower"], Value::Null);
     for name in ["poisson", "random_allocation"] {
         let lower = number(&value, &format!("{name}_lower"));
         assert!(lower > 0.0 && lower <= number(&value, name), "{value}");

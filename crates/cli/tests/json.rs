@@ -58,7 +58,7 @@ recipe new r --purpose P --kind count --mapping true --population 1e4 --insecure
 recipe check commute.toml
 plan --buckets 5 --population 1e6 --epsilon 0.5
 recipe check r.toml
-recipe new s --purpose P --kind count --mapping true --population 1e4 --insecure-exact --rounds 9
+recipe new s --purpose P --kind count --mapping true --population 1e4 --insecure-exact --rounds 9 --round-length 1w
 recipe check s.toml
 recipe coalitions commute.toml
 recipe coalitions r.toml

@@ -189,7 +189,7 @@ impl Screens {
             ("mean", "minutes:int", mean.to_vec()),
             ("several", "apps:strings", [&several[..], &labels].concat()),
             ("needles", "minutes:int", [&needles[..], &labels].concat()),
-            ("rounds", "minutes:int", [&rounds[..], &labels].concat()),
+            ("rounds", "minutes:int", [&rounds[..], &labels, &["--round-length", "1w"]].concat()),
             ("donation", "minutes:int", [&rounds[..], &labels, &["--donation"]].concat()),
         ] {
             let new = ["recipe", "new", name, "--purpose", "P.", "--attribute", attribute];

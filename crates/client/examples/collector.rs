@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = KeySet::parse_config("collector", &recipe.parties.collector_hpke_config)?;
     let key = HpkeKeypair::from_parts(config, Secret::new(fs::read(key)?.as_slice().try_into()?))?;
     let (task, token) = (derive_task(recipe)?, AuthToken::Bearer(Secret::new(token.clone())));
-    let [opens, closes] = [recipe.when.opens, recipe.when.closes].map(|at| task.time(Moment(at)));
+    let when = recipe.answer_times();
+    let [opens, closes] = [when.opens, when.closes].map(|at| task.time(Moment(at)));
     let length = Duration::new(closes.as_units() - opens.as_units());
     let query = Query::TimeInterval(Interval::new(opens, length)?);
     let http = Arc::new(HttpTransport::new(HttpOptions::default())?);

@@ -48,15 +48,16 @@ impl Released {
             BatchSelector::LeaderSelected(id) => (batch.interval()?, Some(*id)),
         };
         let precision = task.task.configuration().time_precision();
+        let when = recipe.answer_times();
         // No report is from outside of the recipe's time, whatever was collected.
         let covered = Span {
-            start: covered.start().start_seconds(precision).max(recipe.when.opens),
-            end: covered.end().start_seconds(precision).min(recipe.when.closes),
+            start: covered.start().start_seconds(precision).max(when.opens),
+            end: covered.end().start_seconds(precision).min(when.closes),
         };
         let span = match batch_id {
             None => covered,
             // Only another leader than ours fills a batch from two of them.
-            Some(_) => release_of(&recipe.when, covered).unwrap_or(covered),
+            Some(_) => release_of(&when, covered).unwrap_or(covered),
         };
         let grace_s = task.release.grace_s;
         Ok(Self {

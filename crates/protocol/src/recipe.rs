@@ -291,7 +291,8 @@ fn token_terms(recipe: &Recipe) -> Result<[Option<TokenTerms>; 2], Silence> {
 /// How many reports the recipe can expect, dummies included. `certified` is the number of devices
 /// in a certified audience: no others are asked, whatever population the author states.
 pub fn crowd(recipe: &Recipe, certified: Option<u64>) -> Crowd {
-    let Recipe { who, sampling, when, aggregation, .. } = recipe;
+    let Recipe { who, sampling, aggregation, .. } = recipe;
+    let when = &recipe.answer_times();
     crowd_of(who.population, certified, sampling, when, aggregation.min_batch)
 }
 

@@ -198,8 +198,39 @@ impl Trust {
 
     /// Checks the smallest batch and audience and the largest rate.
     pub(crate) fn check_floors(&self, assessment: &Assessment) -> Result<(), Silence> {
+        let TrustFile { insecure_direct, insecure_exact, .. } = self.settings;
+        self.settings.floors.check(assessment, !insecure_direct, insecure_exact)
+    }
+
+    /// Checks that a predicate reads only attributes that are not sensitive.
+    pub(crate) fn check_attributes(&self, assessment: &Assessment) -> Result<(), Silence> {
+        let Some(predicate) = assessment.predicate() else { return Ok(()) };
+        let allowed = &self.settings.targeting_attributes;
+        match predicate.attributes().iter().find(|name| !allowed.contains(*name)) {
+            None => Ok(()),
+            Some(name) => {
+                let reason = format!("the predicate reads {name}, which predicates may not read");
+                Err(Silence::new(Check::Targeting, reason))
+            }
+        }
+    }
+}
+
+impl Floors {
+    /// Checks a recipe on a device with a trust file that says nothing about any of this.
+    pub fn check_by_default(assessment: &Assessment) -> Result<(), Silence> {
+        Self::default().check(assessment, true, false)
+    }
+
+    /// Checks a recipe on a device that sends cover, or not, and that answers exactly, or not.
+    fn check(
+        &self,
+        assessment: &Assessment,
+        covered: bool,
+        insecure_exact: bool,
+    ) -> Result<(), Silence> {
         let refuse = |reason: String| Err(Silence::new(Check::Floors, reason));
-        let (recipe, floors) = (assessment.recipe(), &self.settings.floors);
+        let (recipe, floors) = (assessment.recipe(), self);
         let min_batch = recipe.aggregation.min_batch;
         let floor = floors.min_batch();
         if min_batch < floor {
@@ -212,7 +243,6 @@ impl Trust {
             let (rate, cap) = (&recipe.sampling.rate, &floors.max_rate);
             return refuse(format!("the sampling rate {rate} is above the cap of {cap}"));
         }
-        let covered = !self.settings.insecure_direct;
         let sending = sending_epsilon(recipe, covered).unwrap_or(f64::INFINITY);
         if sending > floors.max_sending_epsilon {
             let cap = floors.max_sending_epsilon;
@@ -231,22 +261,9 @@ impl Trust {
             let floor = floors.min_population;
             return refuse(format!("a population of {population} is below the floor of {floor}"));
         }
-        if assessment.cost().is_none() && !self.settings.insecure_exact {
+        if assessment.cost().is_none() && !insecure_exact {
             return refuse("it claims no privacy, and this device does not allow that".to_owned());
         }
         Ok(())
-    }
-
-    /// Checks that a predicate reads only attributes that are not sensitive.
-    pub(crate) fn check_attributes(&self, assessment: &Assessment) -> Result<(), Silence> {
-        let Some(predicate) = assessment.predicate() else { return Ok(()) };
-        let allowed = &self.settings.targeting_attributes;
-        match predicate.attributes().iter().find(|name| !allowed.contains(*name)) {
-            None => Ok(()),
-            Some(name) => {
-                let reason = format!("the predicate reads {name}, which predicates may not read");
-                Err(Silence::new(Check::Targeting, reason))
-            }
-        }
     }
 }

@@ -88,7 +88,7 @@ fn described(task: &ServedTask) -> Value {
         described["recipe_id"] = recipe.id().to_string().into();
         described["name"] = recipe.name.as_str().into();
         described["author"] = recipe.author.name.as_str().into();
-        put_time(&mut described, "closes", recipe.when.closes);
+        put_time(&mut described, "closes", recipe.answer_times().closes);
     }
     described
 }

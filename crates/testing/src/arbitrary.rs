@@ -58,12 +58,12 @@ pub fn recipe(rng: &mut dyn Rng) -> Recipe {
         predicate: query::predicate(&attributes, rng),
         certified: entry_id(rng),
     });
-    let when = when(rng);
+    let mut when = when(rng);
     let mut sampling = sampling(&query, &randomizer, rng);
     if training.as_ref().is_some_and(Training::is_evaluation) || discovery.is_some() {
         sampling.dummy_rate = Probability::ZERO;
     }
-    let series = series::series(training, discovery, &sampling, rng);
+    let series = series::series(training, discovery, &sampling, &mut when, rng);
     let rounds = series.as_ref().map_or(1, |series| series.rounds);
     Recipe {
         version: FORMAT_VERSION,

@@ -3,13 +3,16 @@
 pub(crate) mod cases;
 
 use std::collections::BTreeSet;
+use std::iter::repeat_with;
 
 use cases::{Mutant, canonical, histogram, leaf_mutants, shape_mutants};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use sotto_testing::arbitrary;
-use sotto_wire::recipe::{KEY_SET_SCHEMA, POPULATION_RESULT_SCHEMA, RECEIPT_SCHEMA, RECIPE_SCHEMA};
+use sotto_wire::recipe::{
+    KEY_SET_SCHEMA, Model, POPULATION_RESULT_SCHEMA, RECEIPT_SCHEMA, RECIPE_SCHEMA,
+};
 use sotto_wire::{
     EntryId, FormatError, HpkeAeadId, HpkeConfig, HpkeConfigId, HpkeKdfId, HpkeKemId, KeySet,
     PopulationResult, Receipt, Recipe,
@@ -126,6 +129,12 @@ fn every_field_of_a_recipe_changes_its_id() {
     let (mut leaves, mut changed) = (BTreeSet::new(), BTreeSet::new());
     let mut rng = ChaCha20Rng::seed_from_u64(6);
     let mut recipes: Vec<_> = (0..80).map(|_| arbitrary::recipe(&mut rng)).collect();
+    // The sizes of its model change nothing else.
+    let evaluates = |recipe: &Recipe| {
+        let training = recipe.series.as_ref().and_then(|series| series.training.as_ref());
+        training.is_some_and(|it| it.is_evaluation() && matches!(it.model, Model::Softmax { .. }))
+    };
+    recipes.extend(repeat_with(|| arbitrary::recipe(&mut rng)).find(evaluates));
     recipes.push(histogram());
     for recipe in &recipes {
         let (seen, accepted) = mutate_all(&recipe.to_json(), &schema, Recipe::parse, Recipe::id);
@@ -133,8 +142,8 @@ fn every_field_of_a_recipe_changes_its_id() {
         changed.extend(accepted.into_iter().map(|path| generic(&path)));
     }
     // Some have one value only. Others change with another field: a kind with its whole group, below,
-    // the rounds of a claim with those of its series, and the size of a model with the dimension of
-    // its updates (recipe_series.rs). No evaluation of a model of kind `mlp` is among these recipes.
+    // the rounds of a claim with those of its series, the length of a round with the times, and the
+    // size of a model with the dimension of its updates (recipe_series.rs). No evaluation of a model of kind `mlp` is among these recipes.
     let alone = [
         "aggregation.vdaf.type",
         "noise.kind",
@@ -142,6 +151,7 @@ fn every_field_of_a_recipe_changes_its_id() {
         "privacy.accountant",
         "privacy.kind",
         "privacy.rounds",
+        "series.length_s",
         "series.training.model.hidden",
         "series.training.model.kind",
         "version",

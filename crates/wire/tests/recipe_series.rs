@@ -8,19 +8,37 @@ use serde_json::{Value, json};
 use sotto_testing::arbitrary;
 use sotto_wire::recipe::{
     AttributeType, Discovery, Model, Noise, Participation, Privacy, Probability, Query,
-    RECIPE_SCHEMA, Randomizer, RecipeVdaf, Round, Series, Training, VectorQuery,
+    RECIPE_SCHEMA, Randomizer, RecipeVdaf, Round, Series, Training, VectorQuery, When,
 };
 use sotto_wire::{EntryId, FormatError, Recipe};
 
 use crate::recipe::cases::{canonical, histogram};
 
+const QUARTER: u64 = 86_400 / 4;
+
 /// Thirty rounds in which devices count.
 fn header() -> Recipe {
     let mut recipe = histogram();
     let participation = Participation::EachRound {};
-    recipe.series =
-        Some(Series { rounds: 30, participation, training: None, discovery: None, round: None });
+    recipe.series = Some(Series {
+        rounds: 30,
+        participation,
+        length_s: None,
+        training: None,
+        discovery: None,
+        round: None,
+    });
     set_rounds(&mut recipe, 30);
+    recipe
+}
+
+/// 28 rounds of a quarter of a day each: a week.
+fn quarters() -> Recipe {
+    let mut recipe = header();
+    series(&mut recipe).rounds = 28;
+    set_rounds(&mut recipe, 28);
+    series(&mut recipe).length_s = Some(QUARTER);
+    recipe.when.max_window_s = QUARTER;
     recipe
 }
 
@@ -129,6 +147,7 @@ fn all_kinds() -> Vec<Recipe> {
     vectors.compression = Some(sotto_wire::recipe::Compression { dimension: 16, seed: 7 });
     let headers = [
         header(),
+        quarters(),
         donation,
         whole,
         packed,
@@ -142,7 +161,8 @@ fn all_kinds() -> Vec<Recipe> {
     let with_rounds = |header: Recipe| {
         let trained = header.series.as_ref().unwrap().has_files();
         let round = |index| if trained { of_model(index) } else { numbered(index) };
-        let rounds = [0, 29].map(|index| header.with_round(round(index)).unwrap());
+        let last = header.series.as_ref().unwrap().rounds - 1;
+        let rounds = [0, last].map(|index| header.with_round(round(index)).unwrap());
         [&[header], &rounds[..]].concat()
     };
     headers.into_iter().flat_map(with_rounds).collect()
@@ -167,7 +187,7 @@ fn every_kind_comes_back_from_toml_and_json_and_fits_the_schema() {
         assert!(schema.is_valid(&value), "{value:#}");
         ids.insert(recipe.id());
     }
-    assert_eq!(ids.len(), 30);
+    assert_eq!(ids.len(), 33);
 }
 
 #[test]
@@ -178,6 +198,10 @@ fn the_bytes_of_a_series_are_these() {
         (
             header().with_round(numbered(7)).unwrap(),
             r#""series":{"participation":{"kind":"each_round"},"round":{"index":7},"rounds":30}"#,
+        ),
+        (
+            quarters(),
+            r#""series":{"length_s":21600,"participation":{"kind":"each_round"},"rounds":28}"#,
         ),
         (
             training(mlp(), Some(100_000)).with_round(of_model(0)).unwrap(),
@@ -242,13 +266,86 @@ fn a_header_is_its_round_without_the_number_and_the_model() {
     assert_eq!(refused, FormatError::new("the recipe has no [series]".to_owned()));
 }
 
+/// The times of a round follow from its number, where rounds have a length.
+#[test]
+fn each_round_has_its_part_of_the_time() {
+    let whole = quarters().when;
+    assert_eq!(
+        (quarters().answer_times(), quarters().open_times()),
+        (whole.of_round(0, QUARTER), whole)
+    );
+    for index in [0, 1, 27] {
+        let round = quarters().with_round(numbered(index)).unwrap();
+        let times = round.answer_times();
+        assert_eq!(
+            (times.opens, times.closes - QUARTER),
+            (whole.opens + index * QUARTER, times.opens)
+        );
+        assert_eq!(times, When { opens: times.opens, closes: times.closes, ..whole });
+        assert_eq!((round.open_times(), round.when), (times, whole));
+    }
+    let last = quarters().with_round(numbered(27)).unwrap();
+    assert_eq!(last.answer_times().closes, whole.closes);
+    for recipe in [histogram(), header(), header().with_round(numbered(3)).unwrap()] {
+        assert_eq!((recipe.answer_times(), recipe.open_times()), (recipe.when, recipe.when));
+    }
+    // Nothing overflows before the rules are checked.
+    let mut endless = last;
+    series(&mut endless).length_s = Some(u64::MAX);
+    assert_eq!(endless.answer_times().closes, u64::MAX);
+    assert!(endless.check().is_err());
+}
+
+#[test]
+fn rounds_with_a_length_fill_the_time_of_the_header() {
+    let cases: [(Change, &str); 7] = [
+        (
+            |it| series(it).length_s = Some(0),
+            "series.length_s must be at least 1 and below 2^53, not 0",
+        ),
+        (
+            |it| series(it).length_s = Some(86_400),
+            "when.max_window_s must be series.length_s, 86400",
+        ),
+        (|it| it.when.max_window_s -= 3_600, "when.max_window_s must be series.length_s, 21600"),
+        (
+            |it| {
+                series(it).length_s = Some(QUARTER + 1);
+                it.when.max_window_s = QUARTER + 1;
+            },
+            "when.max_window_s must be a multiple of when.window_s",
+        ),
+        (|it| it.when.closes -= 3_600, "when.closes must be the end of the last round"),
+        (|it| it.when.opens -= 3_600, "when.closes must be the end of the last round"),
+        (
+            |it| {
+                series(it).rounds = 27;
+                set_rounds(it, 27);
+            },
+            "when.closes must be the end of the last round",
+        ),
+    ];
+    for (change, message) in cases {
+        let error = refused(&quarters(), change);
+        assert!(error.starts_with(message), "{error} / {message}");
+    }
+    for mut with_files in [training(softmax(), None), discovery()] {
+        let when = with_files.when;
+        series(&mut with_files).length_s = Some(when.closes - when.opens);
+        let error = refused(&with_files, |_| {});
+        assert!(error.starts_with("series.length_s is not for series.training"), "{error}");
+    }
+}
+
 #[test]
 fn the_header_of_every_arbitrary_round_keeps_the_rules() {
     let mut rng = ChaCha20Rng::seed_from_u64(11);
-    let (mut rounds, mut headers) = (0, 0);
+    let (mut rounds, mut headers, mut lengths) = (0, 0, 0);
     for _ in 0..1_000 {
         let recipe = arbitrary::recipe(&mut rng);
         headers += u32::from(recipe.is_header());
+        let length_s = recipe.series.as_ref().and_then(|series| series.length_s);
+        lengths += u32::from(length_s.is_some());
         let Some(header) = recipe.header() else { continue };
         rounds += 1;
         header.check().unwrap();
@@ -256,15 +353,16 @@ fn the_header_of_every_arbitrary_round_keeps_the_rules() {
         assert_eq!(header.with_round(recipe.round().unwrap().clone()), Ok(recipe));
     }
     assert!(rounds > 100 && headers > 100, "{rounds} rounds, {headers} headers");
+    assert!(lengths > 50, "{lengths} with a length");
 }
 
 /// Fields that change only together with another one.
 #[test]
 fn the_size_of_a_model_and_the_kinds_change_the_id() {
     let turned = Model::Softmax { features: 10, classes: 65 };
-    let of = |hidden, features| Model::Mlp { features, hidden, classes: 1 };
-    // The same number of weights: (features + 1) hidden + hidden + 1.
-    assert_eq!(of(10, 4).weights(), of(6, 8).weights());
+    let of = |hidden, features| Model::Mlp { features, hidden, classes: 2 };
+    // The same number of weights: (features + 1) hidden + 2 (hidden + 1).
+    assert_eq!(of(10, 4).weights(), of(7, 7).weights());
     let recipes = [
         training(softmax(), None),
         training(turned, None),
@@ -272,7 +370,7 @@ fn the_size_of_a_model_and_the_kinds_change_the_id() {
         training(custom(651), None),
         training(custom(649), Some(1)),
         training(of(10, 4), None),
-        training(of(6, 8), None),
+        training(of(7, 7), None),
     ];
     for recipe in &recipes {
         recipe.check().unwrap();
@@ -428,11 +526,11 @@ fn training_has_its_rules() {
             "series.training.model.features must be from 1 to 1048576, not 0",
         ),
         (
-            |it| terms(it).model = Model::Softmax { features: 10, classes: 0 },
-            "series.training.model.classes must be from 1 to 1048576, not 0",
+            |it| terms(it).model = Model::Softmax { features: 650, classes: 1 },
+            "series.training.model.classes must be from 2 to 1048576, not 1",
         ),
         (
-            |it| terms(it).model = Model::Mlp { features: 1, hidden: 1_048_577, classes: 1 },
+            |it| terms(it).model = Model::Mlp { features: 1, hidden: 1_048_577, classes: 2 },
             "series.training.model.hidden must be from 1 to 1048576, not 1048577",
         ),
         (

@@ -56,3 +56,27 @@ fn a_batch_of_twice_the_certified_audience_is_the_largest() {
     assert!(error.contains("more than 20 reports"), "{error}");
     assert!(!error.contains(&format!("{many} reports")), "the count is not told: {error}");
 }
+
+/// A round of a header that is open for weeks counts as a recipe of one week: all of the audience may
+/// answer it.
+#[test]
+fn a_round_with_a_length_is_released_for_a_certified_audience() {
+    let mut scene = Scene::new();
+    let audience = certified(&scene);
+    let options = ["--predicate", PREDICATE, "--certified", &audience];
+    let rounds = ["--rounds", "3", "--round-length", "1w"];
+    scene.world.publish_recipe_with("weekly", AUDIENCE, &[&options[..], &rounds].concat()).unwrap();
+    let log = scene.world.log.url();
+    let repeat = ["recipe", "repeat", "weekly.recipe", "--signer", "author.key", "--log", &log];
+    scene.world.run_json(&repeat).unwrap();
+    for aggregator in [&scene.world.pair.leader, &scene.world.pair.helper] {
+        let served = "sotto_recipes_served";
+        until_equal(served, 1.0, || aggregator.metric(served).unwrap());
+    }
+    scene.honest(&[20; AUDIENCE as usize]);
+    let leader = &scene.world.pair.leader;
+    until_equal(AGGREGATED, AUDIENCE as f64, || leader.metric(AGGREGATED).unwrap());
+    scene.collect("weekly-round-0", [0, AUDIENCE, 0]);
+    let (code, said) = scene.world.exit_code(&repeat).unwrap();
+    assert!(code == Some(2) && said.contains("the last round is open until"), "{said}");
+}

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use sotto_dp::number::{down, exact, up};
 use sotto_dp::{Adjacency, allocation};
 
@@ -52,9 +52,9 @@ impl DonationArgs {
             Detail::text("formula", json!(Epsilon(found.formula)), up(found.formula)),
             Detail::text("formula_delta", found.formula_delta.into(), stated),
             Detail::text("poisson", json!(Epsilon(found.poisson.upper)), bracket(found.poisson)),
-            Detail::silent("poisson_lower", json!(Epsilon(found.poisson.lower))),
+            Detail::silent("poisson_lower", known(found.poisson.lower)),
             Detail::text("random_allocation", json!(Epsilon(allocated.upper)), bracket(allocated)),
-            Detail::silent("random_allocation_lower", json!(Epsilon(allocated.lower))),
+            Detail::silent("random_allocation_lower", known(allocated.lower)),
             Detail::text("participation", found.participation.into(), down(found.participation)),
         ];
         let share = 100.0 * found.participation;
@@ -65,7 +65,7 @@ impl DonationArgs {
         );
         Ok(Report {
             epsilon: found.best.upper,
-            epsilon_lower: Some(found.best.lower),
+            epsilon_lower: Some(found.best.lower).filter(|lower| *lower > 0.0),
             reached: None,
             delta: found.delta,
             sigma: Some(found.sigma),
@@ -81,4 +81,9 @@ impl DonationArgs {
             advice: None,
         })
     }
+}
+
+/// A lower end; `null` if none is known.
+fn known(lower: f64) -> Value {
+    if lower > 0.0 { json!(Epsilon(lower)) } else { Value::Null }
 }

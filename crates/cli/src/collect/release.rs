@@ -62,7 +62,7 @@ pub(super) fn choose(
     let span = match asked {
         Some(span) => span,
         None if anyway => {
-            let begun = releases(&recipe.when).rev().find(|span| span.start <= now.0);
+            let begun = releases(&recipe.answer_times()).rev().find(|span| span.start <= now.0);
             begun.or(open).ok_or_else(|| never(recipe))?
         }
         None => match (last, open) {
@@ -178,6 +178,19 @@ mod tests {
         assert_eq!(at(12, Some(days(5, 12)), false).unwrap().unwrap(), days(5, 12));
         // Longer than the recipe allows, whatever is wanted.
         assert!(at(20, Some(days(0, 8)), true).is_err());
+    }
+
+    /// A round is collected when its own time is over, not when that of its header is.
+    #[test]
+    fn a_round_with_a_length_is_collected_when_it_is_over() {
+        let mut header = testing::weekly();
+        let opens = 7_000 * DAY;
+        (header.when.opens, header.when.closes) = (opens, opens + 26 * 7 * DAY);
+        let round = header.with_round(sotto_wire::recipe::Round { index: 2, model: None }).unwrap();
+        let open = choose(&round, None, noon(20), false).unwrap().unwrap_err();
+        assert_eq!(open.span, days(14, 21));
+        assert_eq!(choose(&round, None, noon(21), false).unwrap().unwrap(), days(14, 21));
+        assert_eq!(choose(&round, None, noon(400), false).unwrap().unwrap(), days(14, 21));
     }
 
     #[test]

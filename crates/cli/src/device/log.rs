@@ -87,7 +87,7 @@ fn totals(state: &DeviceState) -> Vec<String> {
         lines.push(String::new());
         lines.push(format!(
             "Suppose somebody considers two versions of your data equally likely (50 in 100 each). From \
-             everything that this device has ever answered they can become at most {} in 100 sure of one \
+             everything that this device has ever answered they can become {} of one \
              of them. This can fail with a chance of less than {}. A new period does not change this \
              total. When it reaches {limit}, the device answers nothing more.",
             certainty(spent),

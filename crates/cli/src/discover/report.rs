@@ -11,17 +11,13 @@ use sotto_learn::discovery::{Found, Search, Step};
 use sotto_protocol::recipe::{derive_vdaf, mechanism, show_micro};
 use sotto_wire::Recipe;
 use sotto_wire::recipe::{Noise, Privacy};
-use sotto_wire::size_class::SizeClass;
 
 use crate::output::Output;
 use crate::recipe::words;
-use crate::task::report_bytes;
+use crate::task::{recipe_report_bytes, upload_bytes};
 
 /// How many words are shown.
 const SHOWN: usize = 20;
-
-/// What a request takes beside the report: its head, tokens, and the task's configuration.
-const REQUEST_OVERHEAD: usize = 4 * 1_024;
 
 /// How long the response with a piece of a list is, and how much of a list is in it.
 const PIECE_RESPONSE: usize = 64 * 1_024;
@@ -251,13 +247,13 @@ impl Report {
     /// What a device sends and reads in so many rounds, on average: reports, and cover of the same
     /// length where it sends some.
     fn bytes(&self, rounds: u64) -> Result<(u64, u64)> {
-        let report = report_bytes(&derive_vdaf(&mechanism(&self.header)?).build()?.sizes());
-        let class =
-            SizeClass::holding(report + REQUEST_OVERHEAD).context("the reports are too long")?;
+        let vdaf = derive_vdaf(&mechanism(&self.header)?).build()?;
+        let report = recipe_report_bytes(&self.header, &vdaf.sizes());
+        let each = upload_bytes(report).context("the reports are too long")?;
         let (rate, cover) =
             (self.header.sampling.rate.to_f64(), self.header.sampling.cover.to_f64());
         let sends = rate + (1.0 - rate) * cover;
-        let upload = rounds as f64 * sends * class.bytes() as f64;
+        let upload = rounds as f64 * sends * each as f64;
         let list = self.header.discovery().map_or(0, |discovery| discovery.list_len as usize);
         let pieces = list.div_ceil(sotto_client::PIECE_LEN);
         Ok((upload.ceil() as u64, rounds * (pieces * PIECE_RESPONSE) as u64))

@@ -135,6 +135,7 @@ impl Story {
             series: Some(Series {
                 rounds,
                 participation: Participation::EachRound {},
+                length_s: None,
                 training: None,
                 discovery: Some(Discovery {
                     lists: at.lists.clone(),

@@ -84,6 +84,10 @@ pub(super) fn print(found: &Examination, output: &Output) -> Result<()> {
         false if found.only_parties_missing => {
             "A device would refuse this recipe, but only because [parties] is missing."
         }
+        true if found.refused_by_default => {
+            "A device with the default floors would refuse this recipe. Give --trust, the file that \
+             devices use."
+        }
         true => "As far as can be checked without the log, a device would accept this recipe.",
         false => "A device would refuse this recipe.",
     };

@@ -144,7 +144,10 @@ fn attributes(list: &mut Changes, old: &Recipe, new: &Recipe) {
 }
 
 fn rounds(list: &mut Changes, old: Option<&Series>, new: Option<&Series>) {
-    let text = |it: &Series| format!("up to {}, {}", grouped(it.rounds), series::participation(it));
+    let text = |it: &Series| {
+        let (rounds, each) = (grouped(it.rounds), series::each(it.length_s));
+        format!("up to {rounds}{each}, {}", series::participation(it))
+    };
     let (old, new) = match (old, new) {
         (None, None) => return,
         (None, Some(new)) => {
@@ -174,6 +177,8 @@ fn rounds(list: &mut Changes, old: Option<&Series>, new: Option<&Series>) {
         };
         list.push("series.participation", text, effect);
     }
+    let length = |it: &Series| it.length_s.map_or("any length".to_owned(), show_seconds);
+    list.text("series.length", "each round lasts", &length(old), &length(new));
     training(list, old.training.as_ref(), new.training.as_ref());
     discovery(list, old.discovery.as_ref(), new.discovery.as_ref());
     let which = |it: &Series| {

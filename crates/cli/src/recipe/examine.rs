@@ -17,7 +17,7 @@ use sotto_protocol::recipe::{
     Assessment, Cost, Side, Sides, colluding, derive_vdaf, judgement_of, judgement_to_claim,
     mechanism, needs_audience, sending_epsilon, set_claim, show_micro, sides,
 };
-use sotto_protocol::trust::Trust;
+use sotto_protocol::trust::{Floors, Trust};
 use sotto_wire::recipe::{Privacy, Probability, Query, Randomizer, VectorQuery};
 use sotto_wire::{Recipe, Role};
 
@@ -27,7 +27,7 @@ use super::series::{self, Rounds};
 use super::words::{self, grouped};
 use crate::output::Place;
 use crate::recipe_file::{Loaded, NO_PARTIES};
-use crate::task::report_bytes;
+use crate::task::recipe_report_bytes;
 use crate::vocabulary::{self, Epsilon};
 
 /// An attacker is assumed to be able to buy fewer attested devices than this.
@@ -178,6 +178,9 @@ pub(super) struct Examination {
     /// Whether a device would refuse it only because it has no parties yet.
     #[serde(skip)]
     pub(super) only_parties_missing: bool,
+    /// Whether there is no trust file, and the default floors refuse it.
+    #[serde(skip)]
+    pub(super) refused_by_default: bool,
 }
 
 /// Examines a recipe at `now`, in POSIX seconds.
@@ -219,6 +222,9 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
     warnings.extend(compression_warning(recipe, contribution.as_ref())?);
     let expected_errors = expected::of(recipe, loaded.audience);
     warnings.extend(expected_errors.first().and_then(Expected::warning));
+    let refused_by_default =
+        |assessment: &Assessment| trust.is_none() && Floors::check_by_default(assessment).is_err();
+    let refused_by_default = assessment.as_ref().is_some_and(refused_by_default);
     let mut failed = checks.iter().filter(|line| line.status == Status::Failed);
     let only_operators = failed.all(|line| line.check == Check::Operators.name());
     Ok(Examination {
@@ -236,6 +242,7 @@ pub(super) fn examine(loaded: &Loaded, trust: Option<&Trust>, now: u64) -> Resul
         release_rules: words::release_rules(recipe),
         warnings,
         only_parties_missing: !loaded.parties_known && only_operators,
+        refused_by_default,
         crowd,
         expected_errors,
     })
@@ -386,7 +393,15 @@ fn token_keys(loaded: &Loaded, trust: Option<&Trust>, found: &mut Findings) {
 
 /// Checks the recipe against the trust file of a device.
 fn limits(assessment: &Assessment, trust: Option<&Trust>, found: &mut Findings) {
-    let Some(trust) = trust else { return };
+    let Some(trust) = trust else {
+        if let Err(silence) = Floors::check_by_default(assessment) {
+            found.unknown(
+                Check::Floors,
+                format!("the default floors refuse it: {}", silence.reason),
+            );
+        }
+        return;
+    };
     let log = &assessment.recipe().parties.log;
     if trust.policy().log_keys(log).next().is_none() {
         let reason = format!("the log {log} is not pinned");
@@ -441,7 +456,7 @@ fn ledger(cost: &Cost, check: Check, budget: Budget, of: &str, found: &mut Findi
 }
 
 fn open(recipe: &Recipe, now: u64, found: &mut Findings) {
-    let when = &recipe.when;
+    let when = recipe.open_times();
     let (opens, closes) = (words::moment(when.opens), words::moment(when.closes));
     if now >= when.closes {
         found.failed(Silence { check: Check::Open, reason: format!("it closed at {closes}") });
@@ -486,7 +501,7 @@ fn contribution(assessment: &Assessment) -> Result<Contribution> {
     let mechanism = assessment.mechanism();
     Ok(Contribution {
         vdaf: serde_json::to_value(recipe.aggregation.vdaf)?,
-        report_bytes: report_bytes(&assessment.task().vdaf().sizes()),
+        report_bytes: recipe_report_bytes(recipe, &assessment.task().vdaf().sizes()),
         keep_probability: mechanism.keep_probability(),
         is_noisy: matches!(recipe.randomizer, Randomizer::Gaussian { .. }),
         sides: sides(recipe)?.map(|sides| noise_sides(sides, recipe)).transpose()?,
@@ -510,7 +525,7 @@ fn noise_sides(sides: Sides, recipe: &Recipe) -> Result<NoiseSides> {
             noise_error_of_mean: is_mean.then(|| side.error / expected),
             rho: side.rho,
             device_adds: side.addition,
-            report_bytes: report_bytes(&side.vdaf.build()?.sizes()),
+            report_bytes: recipe_report_bytes(recipe, &side.vdaf.build()?.sizes()),
         })
     };
     Ok(NoiseSides {
@@ -547,7 +562,7 @@ fn compression_warning(
     let Ok(Ok(vdaf)) = mechanism(&whole).map(|found| derive_vdaf(&found).build()) else {
         return Ok(None);
     };
-    let (sent, whole) = (contribution.report_bytes, report_bytes(&vdaf.sizes()));
+    let (sent, whole) = (contribution.report_bytes, recipe_report_bytes(recipe, &vdaf.sizes()));
     Ok((sent > whole / 2).then(|| {
         format!(
             "the compression makes a report shorter by only {} of {} bytes, and adds an error: leave it \

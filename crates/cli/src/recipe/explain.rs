@@ -14,7 +14,7 @@ use super::series;
 use super::words::{self, grouped, moment};
 use crate::output::{Outcome, Output};
 use crate::recipe_file::RecipeArgs;
-use crate::task::report_bytes;
+use crate::task::recipe_report_bytes;
 use crate::time_text::show_seconds;
 
 /// The largest number of questions that is counted.
@@ -188,7 +188,7 @@ fn how_often(recipe: &Recipe) -> Vec<String> {
 
 fn what_is_sent(recipe: &Recipe) -> Result<Vec<String>> {
     let mechanism = mechanism(recipe)?;
-    let bytes = report_bytes(&derive_vdaf(&mechanism).build()?.sizes());
+    let bytes = recipe_report_bytes(recipe, &derive_vdaf(&mechanism).build()?.sizes());
     let second = format!(
         "It is split into two parts that look like random numbers, one encrypted for {} and one \
          for {}. One part alone says nothing. Together they are about {} bytes.",
@@ -258,7 +258,7 @@ fn cost(recipe: &Recipe, audience: Option<u64>, trust: Option<&Trust>) -> Result
     };
     let mut text = vec![format!(
         "Suppose somebody considers two answers equally likely for you (50 in 100 each). After \
-         seeing {} they can be at most {} in 100 sure of one of them. Your device computes \
+         seeing {} they can be {} of one of them. Your device computes \
          this itself, and assumes that up to {} other devices lie.",
         if recipe.series.is_some() { "the results of all rounds" } else { "the result" },
         words::certainty(judged.epsilon),
@@ -340,7 +340,7 @@ fn if_they_cheat(recipe: &Recipe, audience: Option<u64>) -> Result<Vec<String>> 
     text.extend(found.map(|found| {
         format!(
             "If {leader} and {helper} combine their parts, they see each answer after the dice, but not \
-             whose it is. With {} honest devices around you, they can be at most {} in 100 sure.",
+             whose it is. With {} honest devices around you, they can be {}.",
             grouped(found.honest_devices),
             words::certainty(found.epsilon)
         )
@@ -349,9 +349,7 @@ fn if_they_cheat(recipe: &Recipe, audience: Option<u64>) -> Result<Vec<String>> 
         1 => "which answer is yours".to_owned(),
         most => format!("which {} answers are yours", grouped(most)),
     };
-    text.push(format!(
-        "{and_if} {which}, only the dice protect you: they can be at most {alone} in 100 sure."
-    ));
+    text.push(format!("{and_if} {which}, only the dice protect you: they can be {alone}."));
     Ok(text)
 }
 
@@ -365,16 +363,16 @@ mod tests {
     #[test]
     fn odds_are_rounded_up() {
         for (epsilon, text) in [
-            (0.0, "50"),
-            (0.1, "53"),
-            (1.0, "74"),
-            (4.0, "99"),
-            (5.0, "99.4"),
-            (20.0, "almost 100"),
+            (0.0, "at most 50 in 100 sure"),
+            (0.1, "at most 53 in 100 sure"),
+            (1.0, "at most 74 in 100 sure"),
+            (4.0, "at most 99 in 100 sure"),
+            (5.0, "at most 99.4 in 100 sure"),
+            (20.0, "almost certain"),
         ] {
             assert_eq!(words::certainty(epsilon), text, "{epsilon}");
         }
-        assert_eq!(words::certainty(f64::INFINITY), "almost 100");
+        assert_eq!(words::certainty(f64::INFINITY), "almost certain");
     }
 
     fn told(recipe: &Recipe) -> String {

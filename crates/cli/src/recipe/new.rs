@@ -105,6 +105,17 @@ pub(crate) struct NewArgs {
     /// [series.round] and its index.
     #[arg(long, value_name = "N", value_parser = parse_whole, help_heading = "Rounds")]
     pub(super) rounds: Option<u64>,
+    /// How long each round is open, one after the other: 1w [default: a round is open until the next
+    /// one is published]
+    #[arg(
+        long,
+        value_name = "LENGTH",
+        value_parser = parse_seconds,
+        requires = "rounds",
+        conflicts_with_all = ["model", "closes", "max_window"],
+        help_heading = "Rounds"
+    )]
+    pub(super) round_length: Option<u64>,
     /// A device takes part at most once, in a secret round.
     #[arg(long, requires = "rounds", help_heading = "Rounds")]
     pub(super) donation: bool,
@@ -212,13 +223,14 @@ pub(crate) struct NewArgs {
     /// days]
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub(super) opens: Option<String>,
-    /// When it closes [default: a week later]
+    /// When it closes [default: a week later, or when the last round has ended that has a length]
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub(super) closes: Option<String>,
     /// Report times are rounded down to multiples of this.
     #[arg(long, value_name = "LENGTH", default_value = "1h", value_parser = parse_seconds, help_heading = "Time")]
     pub(super) window: u64,
-    /// The longest time that one release may cover [default: from opens to closes]
+    /// The longest time that one release may cover [default: from opens to closes, or a round that has a
+    /// length]
     #[arg(long, value_name = "LENGTH", value_parser = parse_seconds, help_heading = "Time")]
     pub(super) max_window: Option<u64>,
     /// How reports are grouped into batches [default: time-interval;
@@ -331,7 +343,7 @@ pub(super) enum Kind {
 
 impl NewArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        self.with_training().with_discovery().write(output)
+        self.with_training()?.with_discovery().write(output)
     }
 
     fn write(self, output: &Output) -> Result<Outcome> {

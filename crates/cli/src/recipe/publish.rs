@@ -72,7 +72,7 @@ impl PublishArgs {
         let header = header.recipe().ok_or_else(|| anyhow!("the file is not a recipe"))?;
         let policy = trust.as_ref().map(Trust::policy);
         let entries = source.newest(policy)?.map(|mut log| log.entries()).transpose()?;
-        let index = next_round(header, &entries.unwrap_or_default())?;
+        let index = next_round(header, &entries.unwrap_or_default(), now()?.0)?;
         let round = header.with_round(Round { index, model: None })?;
         self.publish(&sign(&round, &signer)?, trust.as_ref(), &source, output)
     }
@@ -182,8 +182,9 @@ impl PublishArgs {
     }
 }
 
-/// The number of the round that comes after those in the log.
-fn next_round(header: &Recipe, log: &[(u64, Entry)]) -> Result<u64> {
+/// The number of the round that comes after those in the log. If rounds have a length, those that
+/// are over are left out.
+fn next_round(header: &Recipe, log: &[(u64, Entry)], now: u64) -> Result<u64> {
     let series = header.series.as_ref().filter(|_| header.is_header());
     let Some(series) = series else {
         return Err(anyhow!("{} is not the header of a series", header.name))
@@ -204,6 +205,16 @@ fn next_round(header: &Recipe, log: &[(u64, Entry)]) -> Result<u64> {
     if !published {
         return Err(anyhow!("the header is not in the log, so devices would refuse the round"))
             .hint("publish it first: `sotto recipe publish`");
+    }
+    if let Some(length_s) = series.length_s {
+        let last = next.checked_sub(1).map(|last| header.when.of_round(last, length_s));
+        if let Some(last) = last.filter(|last| last.closes > now) {
+            let closes = words::moment(last.closes);
+            return Err(anyhow!("the last round is open until {closes}, and another would end it"))
+                .hint("publish the next one when it is over");
+        }
+        ensure!(now < header.when.closes, "the time of the last round is over");
+        next = next.max(now.saturating_sub(header.when.opens) / length_s);
     }
     if next >= series.rounds {
         let rounds = series.rounds;
@@ -319,5 +330,53 @@ fn file_name(entry: &Entry) -> (String, &'static str) {
         },
         None if entry.kind() == EntryKind::KeySet => (short, "keys"),
         None => (short, entry.kind().as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::hint_of;
+    use crate::recipe::testing;
+
+    const WEEK: u64 = 7 * 86_400;
+
+    /// The log of a header and these rounds.
+    fn log(header: &Recipe, rounds: &[u64]) -> Vec<(u64, Entry)> {
+        let author = testing::author();
+        let round = |index: &u64| header.with_round(Round { index: *index, model: None }).unwrap();
+        let recipes = [header.clone()].into_iter().chain(rounds.iter().map(round));
+        (0..).zip(recipes.map(|recipe| sign(&recipe, &author).unwrap())).collect()
+    }
+
+    /// The next round is that of this week, once the last one is over.
+    #[test]
+    fn the_next_round_with_a_length_follows_the_clock() {
+        let header = testing::weekly();
+        let opens = header.when.opens;
+        let next = |rounds: &[u64], now: u64| next_round(&header, &log(&header, rounds), now);
+        assert_eq!(next(&[], opens - 9_000).unwrap(), 0, "before it opens");
+        assert_eq!(next(&[], opens + WEEK - 1).unwrap(), 0);
+        assert_eq!(next(&[0], opens + WEEK).unwrap(), 1);
+        assert_eq!(next(&[0, 1], opens + 4 * WEEK).unwrap(), 4, "two weeks were missed");
+        assert_eq!(next(&[0, 24], opens + 26 * WEEK - 1).unwrap(), 25);
+        for (rounds, now) in [(&[0][..], opens - 1), (&[0], opens + WEEK - 1), (&[0, 5], opens)] {
+            let error = next(rounds, now).unwrap_err();
+            assert!(error.to_string().contains("the last round is open until"), "{error}");
+            assert_eq!(hint_of(&error).unwrap(), "publish the next one when it is over");
+        }
+        for rounds in [&[][..], &[0, 25]] {
+            let error = next(rounds, opens + 26 * WEEK).unwrap_err();
+            assert!(error.to_string().contains("the time of the last round is over"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_next_round_without_a_length_follows_the_last_one() {
+        let header = testing::header();
+        let next = |rounds: &[u64]| next_round(&header, &log(&header, rounds), testing::NOW);
+        assert_eq!((next(&[]).unwrap(), next(&[0, 3]).unwrap()), (0, 4));
+        let error = next(&[29]).unwrap_err().to_string();
+        assert!(error.contains("all 30 rounds are in the log"), "{error}");
     }
 }

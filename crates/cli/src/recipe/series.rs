@@ -13,11 +13,12 @@ use sotto_protocol::trust::Trust;
 use sotto_wire::limits::{MAX_PARTICIPATIONS, MAX_ROUNDS};
 use sotto_wire::recipe::{
     Discovery, EVALUATION, Model, Participation, Privacy, Recipe, Round, Sampling, Series, Tokens,
-    Training, UPDATE,
+    Training, UPDATE, When,
 };
 
-use super::words::{grouped, one_in};
+use super::words::{grouped, moment, one_in};
 use crate::recipe_file::Loaded;
+use crate::time_text::show_seconds;
 use crate::vocabulary;
 
 /// What `recipe check` says about rounds.
@@ -25,6 +26,9 @@ use crate::vocabulary;
 pub(super) struct Rounds {
     rounds: u64,
     donation: bool,
+    /// How long each one is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_length_s: Option<u64>,
     /// In how many of them a device takes part at most.
     most_rounds: u64,
     /// How many tokens a device gets from each issuer.
@@ -59,6 +63,7 @@ impl Rounds {
         Some(Self {
             rounds: series.rounds,
             donation,
+            round_length_s: series.length_s,
             most_rounds: most,
             tokens_per_issuer: if *tokens == Tokens::InsecureNone { 0 } else { most },
             epsilon_of_one: cost(loaded, 1).map(|cost| cost.judgement.epsilon),
@@ -74,7 +79,8 @@ impl Rounds {
     /// Prints it for people.
     pub(super) fn print(&self, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
         let rounds = grouped(self.rounds);
-        row("rounds", &format!("up to {rounds}; the claim is about all of them together"))?;
+        let each = each(self.round_length_s);
+        row("rounds", &format!("up to {rounds}{each}; the claim is about all of them together"))?;
         match (&self.header_id, self.round) {
             (_, None) => row("this is", "the header, which no device answers")?,
             (None, Some(round)) => row("this is", &format!("round {round}"))?,
@@ -149,10 +155,10 @@ fn is_donation(series: &Series) -> bool {
 /// What the author can expect in a round; with donation in the last one, which has the fewest
 /// answers.
 pub(super) fn crowd_of_round(recipe: &Recipe, audience: Option<u64>) -> Crowd {
-    let Recipe { who, sampling, when, aggregation, series, .. } = recipe;
+    let Recipe { who, sampling, aggregation, series, .. } = recipe;
     let asked = in_round(who.population, series.as_ref());
     let audience = audience.map(|audience| in_round(audience, series.as_ref()));
-    crowd_of(asked, audience, sampling, when, aggregation.min_batch)
+    crowd_of(asked, audience, sampling, &recipe.answer_times(), aggregation.min_batch)
 }
 
 /// How many of these devices toss the coin for one round: all of them, or with donation those that
@@ -190,7 +196,8 @@ pub(super) fn rounds_left(recipe: &Recipe) -> Option<String> {
 /// Rows of `recipe show`.
 pub(super) fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
     let Some(series) = &recipe.series else { return Ok(()) };
-    row("rounds", &format!("up to {}; {}", grouped(series.rounds), participation(series)))?;
+    let (rounds, each) = (grouped(series.rounds), each(series.length_s));
+    row("rounds", &format!("up to {rounds}{each}; {}", participation(series)))?;
     match &series.round {
         None => row("this is", "the header, which no device answers")?,
         Some(round) => row("this is", &self::round(series, round))?,
@@ -219,6 +226,11 @@ pub(super) fn words(discovery: &Discovery) -> String {
 /// What devices do with the model.
 pub(super) fn verb(training: &Training) -> &'static str {
     if training.is_evaluation() { "evaluates" } else { "trains" }
+}
+
+/// ` of 1w each`, or nothing.
+pub(super) fn each(length_s: Option<u64>) -> String {
+    length_s.map_or(String::new(), |length_s| format!(" of {} each", show_seconds(length_s)))
 }
 
 /// `each device in any round`.
@@ -269,10 +281,10 @@ pub(super) fn answer(training: &Training) -> String {
 
 /// How often a device answers in the rounds, for its owner. `coin` says how it decides in each.
 pub(super) fn how_often(recipe: &Recipe, series: &Series, span: &str, coin: &str) -> Vec<String> {
-    let rounds = grouped(series.rounds);
+    let rounds = format!("{} rounds{}", grouped(series.rounds), each(series.length_s));
     let often = match series.participation {
         Participation::EachRound {} => {
-            format!("In up to {rounds} rounds {span}, at most once in each. {coin}")
+            format!("In up to {rounds} {span}, at most once in each. {coin}")
         }
         Participation::Donation {} => donation(recipe, &rounds, span),
     };
@@ -280,7 +292,15 @@ pub(super) fn how_often(recipe: &Recipe, series: &Series, span: &str, coin: &str
         None => {
             "This announces the rounds. Devices answer the rounds, not the announcement.".to_owned()
         }
-        Some(round) => format!("This is round {} of up to {rounds}.", grouped(round.index + 1)),
+        Some(round) => {
+            let index = grouped(round.index + 1);
+            let When { opens, closes, .. } = recipe.answer_times();
+            let open = match series.length_s {
+                Some(_) => format!(", open from {} to {}", moment(opens), moment(closes)),
+                None => String::new(),
+            };
+            format!("This is round {index} of up to {}{open}.", grouped(series.rounds))
+        }
     };
     vec![often, this]
 }
@@ -299,7 +319,7 @@ fn donation(recipe: &Recipe, rounds: &str, span: &str) -> String {
         () => "it sometimes sends a message that looks the same",
     };
     format!(
-        "At most once, at a secret time: in one of up to {rounds} rounds {span}. Your device decides at \
+        "At most once, at a secret time: in one of up to {rounds} {span}. Your device decides at \
          random {whether}. In the others {otherwise}. Its own history does not say when, or whether, \
          it answered."
     )

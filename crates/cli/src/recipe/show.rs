@@ -146,7 +146,7 @@ fn rows(recipe: &Recipe, row: &dyn Fn(&str, &str) -> Result<()>) -> Result<()> {
             row("", &format!("counted by the result {}", targeting.certified))?;
         }
     }
-    let when = &recipe.when;
+    let when = recipe.open_times();
     row("open", &format!("{} to {}", words::moment(when.opens), words::moment(when.closes)))?;
     row("time precision", &show_seconds(when.window_s))?;
     row("release over", &format!("at most {}", show_seconds(when.max_window_s)))?;

@@ -61,13 +61,16 @@ pub(crate) fn answers(sampling: &Sampling) -> String {
     }
 }
 
-/// How sure somebody who starts at 50 in 100 can become. Rounded up.
+/// How sure somebody who starts at 50 in 100 can become: `at most 51 in 100 sure`, or `almost certain`.
+/// Rounded up.
 pub(crate) fn certainty(epsilon: f64) -> String {
     let percent = 100.0 / (1.0 + libm::exp(-epsilon));
     match percent {
-        percent if percent <= 99.0 => format!("{}", percent.ceil()),
-        percent if percent < 99.9 => format!("{:.1}", (percent * 10.0).ceil() / 10.0),
-        _ => "almost 100".to_owned(),
+        percent if percent <= 99.0 => format!("at most {} in 100 sure", percent.ceil()),
+        percent if percent < 99.9 => {
+            format!("at most {:.1} in 100 sure", (percent * 10.0).ceil() / 10.0)
+        }
+        _ => "almost certain".to_owned(),
     }
 }
 

@@ -8,7 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sotto_protocol::Moment;
 use sotto_vdaf::{Sizes, VdafConfig};
-use sotto_wire::taskprov;
+use sotto_wire::recipe::Recipe;
+use sotto_wire::size_class::SizeClass;
+use sotto_wire::token::TOKEN_LEN;
+use sotto_wire::{Role, taskprov};
 
 use crate::output::{Outcome, Output};
 use crate::task_file::{BatchModeName, TaskFields, TaskFile};
@@ -18,6 +21,12 @@ use crate::vocabulary::Time;
 /// The bytes of a report besides its shares: id, time, lengths, and the overhead of two HPKE
 /// ciphertexts.
 const REPORT_OVERHEAD: usize = 152;
+
+/// What the hybrid suite adds to the two ciphertexts.
+const HYBRID_BYTES: usize = 2_176;
+
+/// What an encapsulated request has besides the report.
+const REQUEST_BYTES: usize = 1_300;
 
 const REDACTED: &str = "[redacted]";
 
@@ -64,8 +73,23 @@ impl ShowArgs {
     }
 }
 
-/// The length of a report with shares of these sizes.
-pub(crate) fn report_bytes(sizes: &Sizes) -> usize {
+/// The length of a report of a recipe: sealed with the hybrid suite, which devices require by default,
+/// and with a token for each aggregator that checks one.
+pub(crate) fn recipe_report_bytes(recipe: &Recipe, sizes: &Sizes) -> usize {
+    let checks_token = |role: &Role| recipe.parties.tokens.key(*role).is_some();
+    let tokens = [Role::Leader, Role::Helper].iter().filter(|role| checks_token(role)).count();
+    // An extension has a type and a length.
+    report_bytes(sizes) + HYBRID_BYTES + tokens * (4 + TOKEN_LEN)
+}
+
+/// What a device uploads, with a report of this length or with cover: a size class. `None` if it is
+/// too long.
+pub(crate) fn upload_bytes(report_bytes: usize) -> Option<usize> {
+    SizeClass::holding(report_bytes + REQUEST_BYTES).map(|class| class.bytes())
+}
+
+/// The length of a report with shares of these sizes, sealed with the suite of DAP.
+fn report_bytes(sizes: &Sizes) -> usize {
     sizes.public_share + sizes.leader_share + sizes.helper_share + REPORT_OVERHEAD
 }
 
@@ -144,5 +168,37 @@ fn vdaf_text(vdaf: &Value) -> String {
         name.to_owned()
     } else {
         format!("{name} ({})", parameters.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sotto_protocol::client::produce_cover;
+    use sotto_protocol::recipe::derive_task;
+    use sotto_protocol::token::ReportTokens;
+    use sotto_wire::ReportId;
+    use sotto_wire::recipe::Tokens;
+
+    use super::*;
+    use crate::keys::generate_hybrid;
+    use crate::recipe::testing;
+
+    /// Cover has the length of a report.
+    #[test]
+    fn a_report_of_a_recipe_is_as_long_as_is_said() {
+        let with_tokens = testing::recipe();
+        let mut without = with_tokens.clone();
+        without.parties.tokens = Tokens::InsecureNone;
+        let [leader, helper] = [1, 2].map(|id| generate_hybrid(id).config().clone());
+        let tokens = ReportTokens {
+            report_id: ReportId::new([0; ReportId::LEN]),
+            leader: vec![0; TOKEN_LEN],
+            helper: Some(vec![0; TOKEN_LEN]),
+        };
+        for (recipe, tokens) in [(with_tokens, Some(&tokens)), (without, None)] {
+            let task = derive_task(&recipe).unwrap();
+            let cover = produce_cover(&task, &leader, &helper, tokens).unwrap();
+            assert_eq!(recipe_report_bytes(&recipe, &task.vdaf().sizes()), cover.len());
+        }
     }
 }

@@ -11,6 +11,7 @@ use sotto_wire::recipe::Privacy;
 
 use super::evaluation::{Estimates, Evaluations};
 use crate::output::Output;
+use crate::recipe::words;
 use crate::svg_chart::{self, Axis, Chart, Point, Series};
 
 /// What is known about a training.
@@ -178,9 +179,13 @@ impl Report {
     ) -> anyhow::Result<Self> {
         if !output.json() {
             let of = if is_fast { "would have" } else { "has" };
+            let delta = match header.privacy {
+                Privacy::Claim { delta, .. } => format!(" at delta {}", words::delta(delta)),
+                Privacy::InsecureUnbounded => String::new(),
+            };
             output.remark(format!(
-                "epsilon: what the result of all rounds so far {of}, as every device computes it (half of the \
-                 others are honest, the count is seen), and in the paper's model"
+                "epsilon{delta}: what the result of all rounds so far {of}, as every device computes it (half of \
+                 the others are honest, the count is seen), and in the paper's model"
             ));
             output.line(HEAD)?;
         }

@@ -256,6 +256,7 @@ impl Story {
             series: Some(Series {
                 rounds,
                 participation: Participation::EachRound {},
+                length_s: None,
                 training: Some(training),
                 discovery: None,
                 round: None,

@@ -282,6 +282,7 @@ fn header(model: Model, vote_weight_micro: Option<u64>) -> Recipe {
     recipe.series = Some(Series {
         rounds: 30,
         participation: Participation::EachRound {},
+        length_s: None,
         training: Some(training),
         discovery: None,
         round: None,
@@ -498,9 +499,6 @@ fn a_device_is_ready_for_exactly_the_model_that_the_round_names() {
     assert!(!ready(&good[..650], &header) && !ready(&[0.5; 652], &header) && !ready(&[], &header));
     let unknown = Model::Custom { name: "digits".to_owned(), weights: 650 };
     assert!(!ready(&good, &self::header(unknown, Some(100_000))));
-    // Of one class nothing can be learned.
-    let single = Model::Softmax { features: 650, classes: 1 };
-    assert!(!ready(&good, &self::header(single, Some(100_000))));
     // A model that is not there, a header, a recipe without a training.
     let models = Models::default();
     let learner = DeviceLearner::new(&models, Some(&classifier));
@@ -748,6 +746,7 @@ fn words() -> (Recipe, Vec<u8>) {
     recipe.series = Some(Series {
         rounds: 30,
         participation: Participation::EachRound {},
+        length_s: None,
         training: None,
         discovery: Some(Discovery { lists: MODELS.to_owned(), list_len: 100_000 }),
         round: None,

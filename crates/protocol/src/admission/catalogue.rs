@@ -217,7 +217,8 @@ impl Catalogue {
             EntryContent::Recipe(recipe) => {
                 let listens = trust.check_author(&recipe.author).is_ok();
                 if listens && self.recipes.len() < MAX_LISTED && signed(&recipe.author.verifier()) {
-                    self.recipes.entry(entry.id()).or_insert(listed(recipe.when.closes));
+                    let closes = recipe.open_times().closes;
+                    self.recipes.entry(entry.id()).or_insert(listed(closes));
                     if let Some(round) = recipe.round() {
                         self.list_round(recipe.series_id(), round.index, entry.id());
                     }

@@ -161,7 +161,7 @@ pub fn consider(
         series,
         passed,
         spends,
-        closes: recipe.when.closes,
+        closes: recipe.answer_times().closes,
         name: name_key(recipe),
         key_sets,
         ledger,
@@ -362,7 +362,8 @@ pub(super) fn check_key_set(
 }
 
 /// A device that was reset has forgotten what it spent and what it answered. So a device with a new
-/// state answers nothing until its period is over, and never a recipe that opened before then.
+/// state answers nothing until its period is over, and never a recipe that opened before then. A
+/// series opens with its header.
 fn check_history(state: &DeviceState, opens: u64, trust: &Trust) -> Result<(), Silence> {
     let silent = |until: u64| state.time < until || opens < until;
     if !trust.settings().insecure_fresh_start && state.silent_until.is_none_or(silent) {
@@ -374,7 +375,7 @@ fn check_history(state: &DeviceState, opens: u64, trust: &Trust) -> Result<(), S
 
 /// Checks that the recipe is open by the device's clock and not over by the witnesses'.
 fn check_open(admitted: &Admitted, state: &DeviceState, now: Moment) -> Result<(), Silence> {
-    let when = &admitted.assessment.recipe().when;
+    let when = admitted.assessment.recipe().answer_times();
     if now.0 < when.opens {
         return Err(Silence::new(Check::Open, "it has not opened yet"));
     }

@@ -91,7 +91,7 @@ impl Wish<'_> {
     pub(super) fn batch(&self, sampling: &Sampling) -> Option<u64> {
         let asked = self.certified.map_or(self.devices, |some| some.min(self.devices));
         let rate = sending_rate(sampling, sampling.least_rate());
-        let expected = asked as f64 * rate * least_share(&self.recipe.when);
+        let expected = asked as f64 * rate * least_share(&self.recipe.answer_times());
         let batch = self.min_batch.unwrap_or_else(|| safe_min_batch(expected));
         (batch >= self.least_batch).then_some(batch)
     }

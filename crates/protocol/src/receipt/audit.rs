@@ -123,7 +123,7 @@ fn is_about_the_same(one: &Receipt, other: &Receipt) -> bool {
 }
 
 fn broken_rules(recipe: &Recipe, seen: &Seen) -> Vec<Finding> {
-    let (when, receipt) = (&recipe.when, &seen.receipt);
+    let (when, receipt) = (recipe.answer_times(), &seen.receipt);
     let span = Span { start: receipt.start, end: receipt.end };
     let is_whole = |time: u64| time.is_multiple_of(when.window_s.max(1));
     let is_inside = when.opens <= span.start && span.end <= when.closes;

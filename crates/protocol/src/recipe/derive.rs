@@ -1,7 +1,7 @@
 //! From a recipe to its DAP task. It depends on nothing else, so two parties with the same recipe
 //! have the same task.
 
-use sotto_wire::recipe::Recipe;
+use sotto_wire::recipe::{Recipe, When};
 use sotto_wire::{
     Duration, Encode, Interval, TaskConfiguration, TaskExtension, TaskParameters, Time,
     TimePrecision, Url, VdafType, taskprov,
@@ -20,10 +20,10 @@ pub fn derive_task(recipe: &Recipe) -> Result<Task, String> {
             "the VDAF must be the one of the query, {follows:?}, and is {found:?}"
         ));
     }
-    let window_s = recipe.when.window_s;
+    let When { opens, closes, window_s, .. } = recipe.answer_times();
     let precision = TimePrecision::from_seconds(window_s).map_err(|error| error.to_string())?;
-    let start = Time::from_posix_seconds(recipe.when.opens, precision);
-    let windows = recipe.when.closes.saturating_sub(recipe.when.opens) / window_s.max(1);
+    let start = Time::from_posix_seconds(opens, precision);
+    let windows = closes.saturating_sub(opens) / window_s.max(1);
     let interval =
         Interval::new(start, Duration::new(windows)).map_err(|error| error.to_string())?;
     // A task extension, so that no aggregator can serve the task and leave the noise out.

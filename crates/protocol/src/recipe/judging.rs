@@ -223,10 +223,13 @@ pub(super) fn price(recipe: &Recipe, certified: Option<u64>) -> Result<Option<Co
     let epsilon_micro = published(judgement.epsilon)
         .map_err(|_| refuse(no_epsilon(recipe, &judgement, certified)))?;
     if epsilon_micro > *claimed {
+        // With too small a claim more is computed than is needed ([`judgement_to_claim`]).
+        let needed = judgement_to_claim(recipe, certified).ok().flatten();
+        let needed = needed.and_then(|needed| published(needed.epsilon).ok());
         return Err(refuse(format!(
             "it claims epsilon {}, but its parameters imply {}: claim that, or more",
             show_micro(*claimed),
-            show_micro(epsilon_micro)
+            show_micro(needed.map_or(epsilon_micro, |needed| needed.min(epsilon_micro)))
         )));
     }
     let charge = Charge::replacing(judgement.epsilon, judgement.delta, judgement.adjacency)

@@ -17,7 +17,7 @@ const RATE_FACTOR: u128 = 2;
 /// It needs a certified audience: an author could state any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateRule {
-    /// The most reports over the whole life of the recipe.
+    /// The most reports over the whole life of the recipe, or of a round.
     most: u64,
     life_s: u64,
     max_window_s: u64,
@@ -37,11 +37,12 @@ impl RateRule {
             answers = answers.div_ceil(u128::from(series.rounds.max(1)));
         }
         let most = answers + part(all - answers, dummy_rate);
-        let life_s = recipe.when.closes.saturating_sub(recipe.when.opens).max(1);
+        let When { opens, closes, max_window_s, .. } = recipe.answer_times();
+        let life_s = closes.saturating_sub(opens).max(1);
         // A round asks all devices at once, however long the series is.
         let max_window_s = match participation {
             Some(_) => life_s,
-            None => recipe.when.max_window_s,
+            None => max_window_s,
         };
         Self { most: u64::try_from(most).unwrap_or(u64::MAX), life_s, max_window_s }
     }
@@ -93,7 +94,7 @@ impl Span {
 
 /// The intervals in which a recipe is meant to be collected: each as long as the recipe allows, the
 /// last one perhaps shorter.
-pub fn releases(when: &When) -> impl DoubleEndedIterator<Item = Span> {
+pub fn releases(when: &When) -> impl DoubleEndedIterator<Item = Span> + use<> {
     let (opens, closes, step) = (when.opens, when.closes, when.max_window_s.max(1));
     let count = closes.saturating_sub(opens).div_ceil(step);
     (0..count).map(move |number| {
@@ -112,9 +113,9 @@ pub fn release_of(when: &When, span: Span) -> Option<Span> {
 }
 
 /// How many reports an interval is expected to hold, by the clock and the recipe alone: answers are
-/// spread evenly over the life of a recipe. With importance sampling, at most so many.
+/// spread evenly over the life of a recipe, or of a round that has a length. With importance sampling, at most so many.
 pub fn expected_reports(recipe: &Recipe, span: Span) -> f64 {
-    let when = &recipe.when;
+    let when = &recipe.answer_times();
     let last = when.closes.saturating_sub(slack_s(when));
     let covered = span.end.min(last).saturating_sub(span.start.max(when.opens));
     let life = last.saturating_sub(when.opens).max(1);
@@ -133,10 +134,10 @@ pub fn can_reach_minimum(recipe: &Recipe, span: Span) -> bool {
 /// The last interval that is due and can hold the minimum batch.
 pub fn last_release(recipe: &Recipe, now: u64) -> Option<Span> {
     let is_due = |span: &Span| span.due() <= now && can_reach_minimum(recipe, *span);
-    releases(&recipe.when).rev().find(is_due)
+    releases(&recipe.answer_times()).rev().find(is_due)
 }
 
 /// The interval that is due next.
 pub fn next_release(recipe: &Recipe, now: u64) -> Option<Span> {
-    releases(&recipe.when).find(|span| span.due() > now)
+    releases(&recipe.answer_times()).find(|span| span.due() > now)
 }

@@ -4,17 +4,18 @@
 use std::collections::BTreeMap;
 
 use rand_core::CryptoRng;
+use sotto_protocol::Moment;
 use sotto_protocol::admission::{Check, Watch};
 use sotto_protocol::client::is_cover;
 use sotto_protocol::device::{
     Change, DeviceState, DeviceStore, Host, Learner, MemoryState, Pass, StateError, pass,
 };
 use sotto_protocol::expression::{Attributes, Value};
-use sotto_protocol::recipe::Assessment;
 use sotto_protocol::recipe::windows::RateRule;
+use sotto_protocol::recipe::{Assessment, derive_task};
 use sotto_testing::keys::rng;
-use sotto_testing::log::Files;
-use sotto_testing::recipe::{HOUR, NOW, set_query};
+use sotto_testing::log::{Files, at};
+use sotto_testing::recipe::{DAY, HOUR, NOW, set_query};
 use sotto_testing::world::{Plan, World};
 use sotto_vdaf::Measurement;
 use sotto_wire::EntryId;
@@ -140,6 +141,79 @@ fn a_device_remembers_how_far_it_got() {
         (pass.considered, why(&world.walk(&mut store, 1).unwrap(), round)),
         (vec![], Some(Check::Round))
     );
+}
+
+/// Six rounds of a day each, of which the second one is open now.
+fn daily() -> Plan {
+    let mut plan = Plan::new();
+    plan.in_series(6, EACH);
+    plan.recipe.series.as_mut().unwrap().length_s = Some(DAY);
+    plan.recipe.check().unwrap();
+    plan
+}
+
+/// The times of a round follow from its number, whatever is published when.
+#[test]
+fn a_round_with_a_length_is_answered_in_its_own_time() {
+    let opens = daily().recipe.when.opens;
+    let considered_at = |index: u64, now: u64| {
+        let mut plan = daily();
+        let round = plan.round(Round { index, model: None }, LATELY);
+        (plan.now, plan.view) = (now, at(now - 60));
+        let world = plan.build();
+        let pass = world.walk(&mut world.device(), 1).unwrap();
+        match pass.considered == [round] {
+            true => Ok(()),
+            false => Err(why(&pass, round)),
+        }
+    };
+    assert_eq!(considered_at(1, NOW), Ok(()));
+    assert_eq!(considered_at(1, opens + 2 * DAY - 1), Ok(()));
+    assert_eq!(considered_at(2, opens + 2 * DAY - 1), Err(Some(Check::Open)));
+    assert_eq!(considered_at(2, opens + 2 * DAY + 120), Ok(()));
+    assert_eq!(considered_at(5, NOW), Err(Some(Check::Open)), "not yet");
+    // Over, by the device's clock and by that of the witnesses, which then do not even list it.
+    assert_eq!(considered_at(1, opens + 2 * DAY), Err(Some(Check::Open)));
+    assert_eq!(considered_at(1, opens + 2 * DAY + 120), Err(None));
+    assert_eq!(considered_at(0, opens + DAY + 120), Err(None));
+}
+
+/// What is derived from a round has its times, and what is judged is what all rounds together cost.
+#[test]
+fn the_task_of_a_round_with_a_length_has_its_interval() {
+    let (plan, mut longer) = (daily(), Plan::new());
+    longer.in_series(6, EACH);
+    assert_eq!(plan.recipe_micro(), longer.recipe_micro());
+    let interval = |index| {
+        let round = plan.recipe.with_round(Round { index, model: None }).unwrap();
+        let task = derive_task(&round).unwrap();
+        let configuration = task.configuration();
+        let precision = configuration.time_precision();
+        let interval = configuration.task_interval().unwrap();
+        let start = interval.start().start_seconds(precision);
+        (start, interval.duration().as_seconds(precision))
+    };
+    for index in 0..6 {
+        assert_eq!(interval(index), (plan.recipe.when.opens + index * DAY, DAY));
+    }
+}
+
+/// A header lasts as long as all of its rounds, and a late round follows an earlier one that is over.
+#[test]
+fn rounds_with_a_length_follow_each_other() {
+    let mut plan = daily();
+    let opens = plan.recipe.when.opens;
+    let mut store = plan.build().device();
+    for index in [0, 1, 4] {
+        let open = opens + index * DAY + HOUR;
+        let round = plan.round(Round { index, model: None }, open - 600);
+        plan.view = at(open - 300);
+        let mut world = plan.build();
+        world.now = Moment(open);
+        assert_eq!(considered(&world, &mut store, index), [round], "{index}");
+        assert_eq!(considered(&world, &mut store, 7), [], "once");
+    }
+    assert_eq!(store.state().audit().len(), 1, "one charge");
 }
 
 /// A host with a model, or without one.

@@ -8,7 +8,7 @@ use sotto_testing::aggregators::{BATCH, NOW, PRECISION_S, Parties, interval, uni
 use sotto_testing::keys::{key, signer};
 use sotto_testing::recipe::recipe;
 use sotto_vdaf::{Measurement, VdafConfig};
-use sotto_wire::recipe::{Recipe, When};
+use sotto_wire::recipe::{Participation, Recipe, Round, Series, When};
 use sotto_wire::{BatchId, BatchMode, BatchSelector, Receipt, Role};
 
 const MODES: [BatchMode; 2] = [BatchMode::TimeInterval, BatchMode::LeaderSelected];
@@ -113,6 +113,35 @@ fn the_interval_is_that_of_the_recipe() {
         assert_eq!(release_of(&when, release), Some(release));
     }
     assert_eq!(release_of(&when, Span { start: at(-5), end: at(-4) }), None);
+}
+
+/// Where rounds have a length, a release outside of the time of its round is found.
+#[test]
+fn receipts_of_a_round_are_about_its_own_time() {
+    let mode = BatchMode::TimeInterval;
+    let mut header = recipe_of(mode);
+    header.when.closes = header.when.opens + 12 * PRECISION_S;
+    header.series = Some(Series {
+        rounds: 3,
+        participation: Participation::EachRound {},
+        length_s: Some(4 * PRECISION_S),
+        training: None,
+        discovery: None,
+        round: None,
+    });
+    let round = |index| {
+        let mut recipe = header.clone();
+        recipe.series.as_mut().unwrap().round = Some(Round { index, model: None });
+        recipe
+    };
+    let mut parties = parties(mode);
+    let [leader, _] = batch(&mut parties, &[0, 1, 1]);
+    let selector = BatchSelector::TimeInterval(interval(-2 - LAST, 4));
+    let said = Released::new(&parties.leader, &round(1), &selector, &leader).unwrap();
+    assert_eq!(said.span, Span { start: at(0), end: at(2) });
+    let first = || seen(Role::Leader, 7, mode);
+    assert_eq!(Releases::default().add(&round(0), first()), []);
+    assert_eq!(Releases::default().add(&round(1), first()), [Finding::Outside]);
 }
 
 /// A receipt of the whole first interval, with the count 4, public when it is due.

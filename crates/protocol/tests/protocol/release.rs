@@ -8,13 +8,14 @@ use sotto_protocol::helper::{consume_aggregate_share_req, parse_aggregate_share_
 use sotto_protocol::leader::collect::{
     consume_collection_job_req, produce_aggregate_share_req, produce_collection_job_resp, too_early,
 };
-use sotto_protocol::recipe::windows::RateRule;
+use sotto_protocol::recipe::crowd;
+use sotto_protocol::recipe::windows::{RateRule, Span, expected_reports, least_share, releases};
 use sotto_protocol::{BucketAggregate, BucketAggregates, Failure, Moment, ReleaseRules};
 use sotto_testing::aggregators::{BATCH, NOW, PRECISION_S, Parties, interval, unit};
 use sotto_testing::keys::rng;
 use sotto_testing::recipe::recipe;
 use sotto_vdaf::{Measurement, VdafConfig};
-use sotto_wire::recipe::{Probability, Recipe, When};
+use sotto_wire::recipe::{Participation, Probability, Recipe, Round, Series, When};
 use sotto_wire::{
     AggregateShareReq, BatchMode, BatchSelector, CollectionJobReq, Encode, ProblemType, Query,
 };
@@ -214,6 +215,51 @@ fn the_most_reports_follow_from_the_audience_and_the_time() {
     assert_eq!(RateRule::new(&recipe, largest).most_in(largest), 2 * largest - 2);
     // Without a certified audience there is no such rule.
     assert_eq!(ReleaseRules::of(&ten_units(), None).rate, None);
+}
+
+/// A round of a header that is open for ten times as long is judged as a recipe of its own: the
+/// certified audience may answer within it, and not twice as many.
+#[test]
+fn a_round_with_a_length_is_released_like_a_recipe_of_that_length() {
+    let alone = {
+        let mut recipe = ten_units();
+        recipe.when.closes = recipe.when.max_window_s;
+        recipe
+    };
+    let mut header = ten_units();
+    header.series = Some(Series {
+        rounds: 10,
+        participation: Participation::EachRound {},
+        length_s: Some(PRECISION_S),
+        training: None,
+        discovery: None,
+        round: None,
+    });
+    let rules = ReleaseRules::of(&alone, Some(38));
+    for index in [None, Some(0), Some(9)] {
+        let mut recipe = header.clone();
+        recipe.series.as_mut().unwrap().round = index.map(|index| Round { index, model: None });
+        assert_eq!(ReleaseRules::of(&recipe, Some(38)), rules, "{index:?}");
+        assert_eq!(least_share(&recipe.answer_times()), 1.0);
+        let [found, wanted] =
+            [&recipe, &alone].map(|recipe| crowd(recipe, None).expected_per_release);
+        assert_eq!(found, wanted);
+        let start = index.unwrap_or(0) * PRECISION_S;
+        let span = Span { start, end: start + PRECISION_S };
+        assert_eq!(releases(&recipe.answer_times()).collect::<Vec<_>>(), [span]);
+        assert_eq!(expected_reports(&recipe, span), recipe.who.population as f64 / 2.0);
+    }
+    // 19 answers are expected of 38 devices, in any part of the round.
+    for (reports, released) in [(38, true), (39, false)] {
+        let mut parties = Parties::new(&VdafConfig::count(), BatchMode::LeaderSelected);
+        let rules = ReleaseRules { grace_s: None, ..rules.clone() };
+        (parties.leader.release, parties.helper.release) = (rules.clone(), rules);
+        let (leader, helper) = batch(&mut parties, &vec![0; reports]);
+        let (collection, selector) = request(BatchMode::LeaderSelected);
+        let body = collection.to_bytes();
+        let asked = produce_aggregate_share_req(&parties.leader, &body, &selector, &leader);
+        assert_eq!((asked.is_ok(), helper_says(&parties, &helper).is_none()), (released, released));
+    }
 }
 
 /// Each aggregator decides by itself, in both batch modes: with ten reports expected in a unit of

@@ -96,7 +96,7 @@ impl Membership {
         if us.url != self.config.public_url {
             return Err(NotJoined::OtherUrl(us.url.clone()));
         }
-        if recipe.when.closes <= now.0 {
+        if recipe.answer_times().closes <= now.0 {
             return Err(NotJoined::Over);
         }
         if recipe.is_header() {

@@ -16,6 +16,7 @@ fn round(participation: Participation, mode: BatchMode, index: u64) -> Recipe {
     recipe.series = Some(Series {
         rounds: 5,
         participation,
+        length_s: None,
         training: None,
         discovery: None,
         round: Some(Round { index, model: None }),

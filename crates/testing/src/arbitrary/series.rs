@@ -3,10 +3,11 @@
 use rand_core::Rng;
 use sotto_wire::limits::{
     MAX_ATTRIBUTES, MAX_DIMENSION, MAX_INTEGER, MAX_LIST_LEN, MAX_PARTICIPATIONS,
-    MAX_RECIPE_NAME_LEN, MAX_ROUNDS, MAX_TRAINING_STEPS, MIN_DIMENSION, MIN_LIST_LEN,
+    MAX_RECIPE_LIFE_S, MAX_RECIPE_NAME_LEN, MAX_ROUNDS, MAX_TRAINING_STEPS, MIN_DIMENSION,
+    MIN_LIST_LEN,
 };
 use sotto_wire::recipe::{
-    AttributeType, Discovery, Model, Participation, Query, Round, Sampling, Series, Training,
+    AttributeType, Discovery, Model, Participation, Query, Round, Sampling, Series, Training, When,
 };
 
 use super::{Attributes, below, chance, entry_id, name, number, url};
@@ -80,6 +81,7 @@ pub(super) fn series(
     training: Option<Training>,
     discovery: Option<Discovery>,
     sampling: &Sampling,
+    when: &mut When,
     rng: &mut dyn Rng,
 ) -> Option<Series> {
     if sampling.default_rate.is_some()
@@ -96,5 +98,19 @@ pub(super) fn series(
         index: number(0, rounds - 1, rng),
         model: (training.is_some() || discovery.is_some()).then(|| entry_id(rng)),
     });
-    Some(Series { rounds, participation, training, discovery, round })
+    let has_files = training.is_some() || discovery.is_some();
+    let length_s = if has_files { None } else { length(rounds, when, rng) };
+    Some(Series { rounds, participation, length_s, training, discovery, round })
+}
+
+/// A length of rounds that fill the time of the header, which is changed. `None` if so many do not
+/// fit, and at random.
+fn length(rounds: u64, when: &mut When, rng: &mut dyn Rng) -> Option<u64> {
+    let most = MAX_RECIPE_LIFE_S / when.window_s / rounds;
+    if most == 0 || chance(3, rng) {
+        return None;
+    }
+    let length_s = number(1, most, rng) * when.window_s;
+    (when.closes, when.max_window_s) = (when.opens + rounds * length_s, length_s);
+    Some(length_s)
 }

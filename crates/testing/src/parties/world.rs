@@ -129,8 +129,14 @@ impl Plan {
 
     /// Makes the recipe the header of a series of so many rounds.
     pub fn in_series(&mut self, rounds: u64, participation: Participation) {
-        self.recipe.series =
-            Some(Series { rounds, participation, training: None, discovery: None, round: None });
+        self.recipe.series = Some(Series {
+            rounds,
+            participation,
+            length_s: None,
+            training: None,
+            discovery: None,
+            round: None,
+        });
         if let Privacy::Claim { rounds: claimed, .. } = &mut self.recipe.privacy {
             *claimed = rounds;
         }

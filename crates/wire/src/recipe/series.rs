@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::{self, at_least_one, range, refuse, url};
-use super::{AttributeType, Privacy, Query, Randomizer, Recipe};
+use super::{AttributeType, Privacy, Query, Randomizer, Recipe, When};
 use crate::limits::{
     MAX_BUCKETS, MAX_DIMENSION, MAX_LIST_LEN, MAX_PARTICIPATIONS, MAX_ROUNDS, MAX_TRAINING_STEPS,
     MIN_LIST_LEN,
@@ -36,6 +36,11 @@ pub struct Series {
     pub rounds: u64,
     /// In which rounds a device takes part.
     pub participation: Participation,
+    /// How long each round is open, in seconds: the first one from [`When::opens`](super::When::opens)
+    /// on, and each other one after the one before it. `None`: a round is open until a newer one
+    /// replaces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length_s: Option<u64>,
     /// The model that is trained, if one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Training>,
@@ -270,7 +275,9 @@ impl Training {
             }
         };
         for (name, size) in sizes {
-            range(&format!("series.training.model.{name}"), size.into(), 1, MAX_DIMENSION)?;
+            // With one class there is nothing to tell apart.
+            let least = if name == "classes" { 2 } else { 1 };
+            range(&format!("series.training.model.{name}"), size.into(), least, MAX_DIMENSION)?;
         }
         // The vote is one more number of a vector.
         let votes = self.model_numbers() - self.model.weights();
@@ -342,6 +349,20 @@ impl Recipe {
         self.header().map_or_else(|| self.id(), |header| header.id())
     }
 
+    /// When devices may answer: if the rounds of a series have a length, the times of this round, or
+    /// of the first one if this is the header.
+    pub fn answer_times(&self) -> When {
+        let length_s = self.series.as_ref().and_then(|series| series.length_s);
+        let index = self.round().map_or(0, |round| round.index);
+        length_s.map_or(self.when, |length_s| self.when.of_round(index, length_s))
+    }
+
+    /// When the recipe is open: that of a header until its last round has ended, and any other one as
+    /// long as devices may answer it.
+    pub fn open_times(&self) -> When {
+        if self.is_header() { self.when } else { self.answer_times() }
+    }
+
     /// A round of this header.
     pub fn with_round(&self, round: Round) -> Result<Self, FormatError> {
         let mut recipe = self.clone();
@@ -349,6 +370,14 @@ impl Recipe {
         series.round = Some(round);
         recipe.check()?;
         Ok(recipe)
+    }
+}
+
+impl When {
+    /// The times of a round, where each one is so long.
+    pub fn of_round(&self, index: u64, length_s: u64) -> Self {
+        let opens = self.opens.saturating_add(index.saturating_mul(length_s));
+        Self { opens, closes: opens.saturating_add(length_s), ..*self }
     }
 }
 
@@ -377,6 +406,7 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), FormatError> {
     {
         return refuse("sampling.dummy_rate must be 0 with series.participation donation");
     }
+    series.length_s.map_or(Ok(()), |length_s| check_length(recipe, series, length_s))?;
     series.training.as_ref().map_or(Ok(()), |training| training.check(recipe))?;
     series.discovery.as_ref().map_or(Ok(()), |discovery| discovery.check(recipe))?;
     if series.training.is_some() && series.discovery.is_some() {
@@ -394,4 +424,28 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), FormatError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Rounds with a length fill the time of the header. A device answers a round as soon as it reads it,
+/// so a release covers a whole round.
+fn check_length(recipe: &Recipe, series: &Series, length_s: u64) -> Result<(), FormatError> {
+    at_least_one("series.length_s", length_s)?;
+    if series.has_files() {
+        return refuse(
+            "series.length_s is not for series.training or series.discovery: what a round asks \
+             follows from the one before it, so a round begins when that has ended",
+        );
+    }
+    let when = &recipe.when;
+    if when.max_window_s != length_s {
+        return refuse(format!("when.max_window_s must be series.length_s, {length_s}"));
+    }
+    let closes = when.opens.saturating_add(length_s.saturating_mul(series.rounds));
+    if when.closes != closes {
+        return refuse(format!(
+            "when.closes must be the end of the last round, {closes}: series.rounds times \
+             series.length_s after when.opens"
+        ));
+    }
+    Ok(())
 }

@@ -240,6 +240,20 @@ fn a_round_differs_from_its_header_by_the_round_alone() {
     assert_eq!(said(&round, &next), ["is round 0 -> round 1"]);
 }
 
+/// A question of every week: its times follow from the number, so they do not differ.
+#[test]
+fn the_length_of_rounds_is_compared() {
+    let weekly = testing::weekly();
+    let round = weekly.with_round(Round { index: 3, model: None }).unwrap();
+    assert_eq!(said(&weekly, &round), ["is the header -> round 3"]);
+    let mut other = weekly.clone();
+    other.series.as_mut().unwrap().length_s = None;
+    assert_eq!(said(&weekly, &other), ["each round lasts 1w -> any length"]);
+    let once = Recipe { series: None, ..weekly.clone() };
+    let text = "up to 26 of 1w each, each device in any round";
+    assert_eq!(said(&once, &weekly)[0], format!("asks in rounds instead of once: {text} (weaker)"));
+}
+
 #[test]
 fn more_rounds_are_weaker() {
     let once = testing::recipe();

@@ -145,6 +145,27 @@ fn each_failure_is_named() {
     }
 }
 
+/// Without a trust file nothing is refused because of it, but the default floors are named.
+#[test]
+fn the_default_floors_are_named_where_there_is_no_trust_file() {
+    let floors = |recipe: Recipe| {
+        let found = examine(&loaded(recipe), None, NOW).unwrap();
+        let line = found.checks.iter().find(|line| line.check == Check::Floors.name()).unwrap();
+        (found.ok, found.refused_by_default, line.status, line.reason.clone())
+    };
+    let of_few = |devices| {
+        let mut recipe = testing::recipe();
+        recipe.aggregation.min_batch = devices;
+        set_claim(&mut recipe, 100_000_000).unwrap();
+        recipe
+    };
+    let needs = "needs --trust".to_owned();
+    assert_eq!(floors(of_few(1_000)), (true, false, Status::Unknown, needs));
+    let (ok, refused, status, reason) = floors(of_few(998));
+    assert_eq!((ok, refused, status), (true, true, Status::Unknown));
+    assert!(reason.starts_with("the default floors refuse it: a minimum batch of 998"), "{reason}");
+}
+
 #[test]
 fn token_keys_are_checked_against_the_pinned_issuer() {
     let trust = trust(|_| {});
@@ -373,6 +394,25 @@ fn rounds_are_counted_for_one_device() {
     let json = serde_json::to_value(Rounds::of(&known, None)).unwrap();
     assert_eq!(json["round"], 29);
     assert_eq!(json["header_id"], header.id().to_string());
+}
+
+/// A question of every week for half a year expects in each week what one of a single week does.
+#[test]
+fn rounds_with_a_length_expect_their_own_answers() {
+    let (weekly, once) = (testing::weekly(), testing::recipe());
+    let crowd = |recipe: &Recipe| examine(&loaded(recipe.clone()), None, NOW).unwrap().crowd;
+    let round = weekly.with_round(sotto_wire::recipe::Round { index: 25, model: None }).unwrap();
+    let expected = [&once, &weekly, &round].map(|recipe| crowd(recipe).expected_per_release);
+    assert_eq!(expected, [20_000.0; 3]);
+    let open = |recipe: &Recipe, now| {
+        let found = examine(&loaded(recipe.clone()), None, now).unwrap();
+        found.checks.into_iter().find(|line| line.check == Check::Open.name()).unwrap().reason
+    };
+    let opens = weekly.when.opens;
+    let soon = words::moment(opens + 25 * 7 * 86_400);
+    assert_eq!(open(&round, opens), format!("it opens at {soon}"));
+    let end = words::moment(weekly.when.closes);
+    assert_eq!(open(&weekly, opens), format!("it is open until {end}"));
 }
 
 /// A header must be in the log for a day; its rounds follow at once.

@@ -95,6 +95,7 @@ impl NewArgs {
                 true => Participation::Donation {},
                 false => Participation::EachRound {},
             },
+            length_s: self.round_length,
             training: self.training.training(),
             discovery,
             round: None,
@@ -104,7 +105,8 @@ impl NewArgs {
         }
         let in_round = |devices| series::in_round(devices, series.as_ref());
         let asked = (in_round(population), self.audience.map(in_round));
-        let min_batch = self.min_batch(asked, &sampling, &when)?;
+        let round = self.round_length.map(|length_s| when.of_round(0, length_s));
+        let min_batch = self.min_batch(asked, &sampling, &round.unwrap_or(when))?;
         let draft = RecipeDraft {
             name,
             purpose,
@@ -159,8 +161,19 @@ impl NewArgs {
                 * window,
         );
         let question = "When does it close?";
-        let closes =
-            ask.value("--closes", question, self.closes.as_deref(), Some(&default), moment)?;
+        let closes = match self.round_length.zip(self.rounds) {
+            None => {
+                ask.value("--closes", question, self.closes.as_deref(), Some(&default), moment)?
+            }
+            Some((length_s, rounds)) => {
+                let whole = length_s > 0 && length_s.is_multiple_of(window);
+                ensure!(
+                    whole,
+                    "--round-length must be a multiple of --window, {window} seconds, and above 0"
+                );
+                opens.saturating_add(length_s.saturating_mul(rounds))
+            }
+        };
         for (option, time) in [("--opens", opens), ("--closes", closes)] {
             if !time.is_multiple_of(window) {
                 let below = utc::format(time - time % window);
@@ -168,7 +181,8 @@ impl NewArgs {
                     .hint(format!("use {below}, or a shorter --window"));
             }
         }
-        let max_window_s = self.max_window.unwrap_or(closes.saturating_sub(opens));
+        let longest = self.max_window.or(self.round_length);
+        let max_window_s = longest.unwrap_or(closes.saturating_sub(opens));
         Ok(When { opens, closes, window_s: window, max_window_s })
     }
 

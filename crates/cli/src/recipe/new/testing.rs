@@ -45,6 +45,11 @@ pub(crate) fn header() -> Recipe {
     made(|args| args.rounds = Some(30))
 }
 
+/// The same in 26 weeks: the header.
+pub(crate) fn weekly() -> Recipe {
+    made(|args| (args.rounds, args.round_length) = (Some(26), Some(7 * 86_400)))
+}
+
 fn made(change: impl FnOnce(&mut NewArgs)) -> Recipe {
     let folder = tempfile::tempdir().unwrap();
     let mut args = arguments(folder.path());

@@ -6,6 +6,7 @@ use super::testing::{NOW, arguments};
 use super::*;
 use crate::pages::{blocks, command_lines};
 use sotto_protocol::plan::{Answers, errors};
+use sotto_protocol::recipe::{judgement, show_micro};
 
 fn draft(change: impl FnOnce(&mut NewArgs)) -> Result<Recipe> {
     let folder = tempfile::tempdir().unwrap();
@@ -15,6 +16,8 @@ fn draft(change: impl FnOnce(&mut NewArgs)) -> Result<Recipe> {
     let mut draft = args.draft(&mut Inquiry::new(None), NOW)?;
     with_claim(&mut draft, None)
 }
+
+const WEEK_S: u64 = 7 * 86_400;
 
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
@@ -497,6 +500,13 @@ fn vectors_get_noise_of_the_devices_or_of_the_aggregators() {
     })
     .unwrap();
     assert_eq!(own.randomizer, Randomizer::Gaussian { sigma_micro: 4_500_000 });
+    // With a claim that is far too low more is computed than is needed.
+    let mut low = own.clone();
+    set_claim(&mut low, 1).unwrap();
+    assert!(published(judgement(&low).unwrap().unwrap().epsilon).unwrap() > claimed(&own));
+    let needed = show_micro(claimed(&own));
+    let said = Assessment::new(low).unwrap_err().reason;
+    assert!(said.contains(&format!("imply {needed}: claim that, or more")), "{said} / {needed}");
     let refused = |change: fn(&mut NewArgs), part: &str| {
         let error = format!("{:#}", draft(change).unwrap_err());
         assert!(error.contains(part), "{error} / {part}");
@@ -596,6 +606,27 @@ fn a_series_gets_its_header() {
     }
 }
 
+/// A question of every week expects in each week what one of a single week does.
+#[test]
+fn rounds_with_a_length_have_the_times_that_follow() {
+    let weekly = |args: &mut NewArgs| (args.rounds, args.round_length) = (Some(26), Some(WEEK_S));
+    let (alone, weekly) = (draft(|_| {}).unwrap(), draft(weekly).unwrap());
+    assert_eq!(weekly.series.as_ref().unwrap().length_s, Some(WEEK_S));
+    assert_eq!(weekly.when.closes - weekly.when.opens, 26 * WEEK_S);
+    assert_eq!(weekly.answer_times(), alone.when);
+    assert_eq!(weekly.aggregation.min_batch, alone.aggregation.min_batch);
+    assert_eq!(weekly.aggregation.min_batch, 19_434);
+    for (length_s, words) in [
+        (0, "--round-length must be a multiple of --window, 3600 seconds, and above 0"),
+        (1_800, "--round-length must be a multiple of --window, 3600 seconds"),
+        (20 * 86_400, "when.closes must be at most 366 days after when.opens"),
+    ] {
+        let refused = draft(|args| (args.rounds, args.round_length) = (Some(26), Some(length_s)));
+        let error = format!("{:#}", refused.unwrap_err());
+        assert!(error.contains(words), "{error}");
+    }
+}
+
 fn training(args: &mut NewArgs, options: &str) {
     let command = NewArgs::augment_args(clap::Command::new("new"));
     let words = [&["new"], &options.split(' ').collect::<Vec<_>>()[..]].concat();
@@ -615,7 +646,7 @@ fn a_training_asks_for_what_its_devices_compute() {
                 true => args.sigma = text("2"),
                 false => args.device_sigma = text("4"),
             }
-            *args = std::mem::take(args).with_training();
+            *args = std::mem::take(args).with_training().unwrap();
         })
         .unwrap()
     };
@@ -662,6 +693,19 @@ fn a_discovery_asks_for_words() {
     assert!(format!("{error:#}").contains("list_len must be from 256"), "{error:#}");
 }
 
+/// Other options would be blamed for what follows from the training.
+#[test]
+fn a_training_goes_with_vectors_only() {
+    let with = |kind| {
+        let mut args = NewArgs { kind: Some(kind), ..NewArgs::default() };
+        training(&mut args, "--training softmax:65:10 --rounds 3 --models https://models.example/");
+        args.with_training()
+    };
+    let error = with(Kind::Histogram).unwrap_err().to_string();
+    assert_eq!(error, "--training does not go with --kind histogram");
+    assert_eq!(with(Kind::VectorMean).unwrap().kind, Some(Kind::VectorMean));
+}
+
 /// The page about learning shows the file that the command in it writes.
 #[test]
 fn the_header_in_the_documents_is_written_by_its_command() {
@@ -672,7 +716,7 @@ fn the_header_in_the_documents_is_written_by_its_command() {
     let mut args = NewArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     args.collector_key = arguments(folder.path()).collector_key;
-    let args = args.with_training();
+    let args = args.with_training().unwrap();
     args.nothing_missing().unwrap();
     let mut draft = args.draft(&mut Inquiry::new(None), NOW).unwrap();
     with_claim(&mut draft, None).unwrap();

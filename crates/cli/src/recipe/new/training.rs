@@ -1,9 +1,11 @@
 //! The options of a new training: what devices train, or evaluate.
 
-use clap::Args;
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
 use sotto_wire::recipe::{Model, Training, parse_epsilon};
 
 use super::{Kind, NewArgs};
+use crate::output::WithHint;
 
 #[derive(Debug, Default, Args)]
 pub(in crate::recipe) struct TrainingArgs {
@@ -57,8 +59,13 @@ impl TrainingArgs {
 
 impl NewArgs {
     /// With the question that a training asks, where the author says nothing else.
-    pub(super) fn with_training(mut self) -> Self {
-        let Some(training) = self.training.training() else { return self };
+    pub(super) fn with_training(mut self) -> Result<Self> {
+        let Some(training) = self.training.training() else { return Ok(self) };
+        let other = self.kind.filter(|kind| !matches!(kind, Kind::VectorSum | Kind::VectorMean));
+        if let Some(name) = other.and_then(|kind| kind.to_possible_value()) {
+            return Err(anyhow!("--training does not go with --kind {}", name.get_name()))
+                .hint("leave --kind out, or take vector_sum or vector_mean");
+        }
         let (asked, numbers) = (training.attribute(), training.answer_numbers());
         self.kind.get_or_insert(Kind::VectorSum);
         self.dimension.get_or_insert_with(|| numbers.to_string());
@@ -66,7 +73,7 @@ impl NewArgs {
         if !self.attribute.iter().any(|one| one.starts_with(&format!("{asked}:"))) {
             self.attribute.push(format!("{asked}:vector({numbers})"));
         }
-        self
+        Ok(self)
     }
 }
 

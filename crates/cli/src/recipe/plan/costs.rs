@@ -7,9 +7,8 @@ use anyhow::Result;
 use sotto_protocol::recipe::derive_vdaf;
 use sotto_vdaf::VdafConfig;
 use sotto_wire::recipe::Recipe;
-use sotto_wire::size_class::SizeClass;
 
-use crate::task::report_bytes;
+use crate::task::{recipe_report_bytes, upload_bytes};
 
 /// Microseconds of leader and helper together for a report with one number ("From ten thousand
 /// reports to a million").
@@ -32,10 +31,6 @@ const TOKEN_US: f64 = 388.0 + 15.0 + 192.0;
 /// aggregators").
 const WRITTEN: f64 = 1.13;
 const HELPER_BYTES: f64 = 1_500.0;
-/// What the hybrid suite adds to a report, and to it the encapsulated request around it ("The two
-/// suites").
-const HYBRID_BYTES: usize = 2_176;
-const REQUEST_BYTES: usize = 1_300;
 /// A device gets one for the leader and one for the helper.
 const TOKENS: u64 = 2;
 
@@ -63,14 +58,13 @@ impl Costs {
         let vdaf = derive_vdaf(&sotto_protocol::recipe::mechanism(recipe)?);
         let rounds = recipe.series.as_ref().map_or(1, |series| series.most_reports());
         let (times, all) = (rounds as f64, devices as f64);
-        let report_bytes = report_bytes(&vdaf.build()?.sizes()) + HYBRID_BYTES;
-        let class = SizeClass::holding(report_bytes + REQUEST_BYTES);
+        let report_bytes = recipe_report_bytes(recipe, &vdaf.build()?.sizes());
         let report_us = report_us(&vdaf, report_bytes) + HYBRID_US;
         let cover = (all - reports).max(0.0) * recipe.sampling.cover.to_f64();
         let tokens = devices.saturating_mul(TOKENS).saturating_mul(rounds);
         Ok(Self {
             report_bytes,
-            device_bytes: class.map_or(report_bytes, |class| class.bytes()),
+            device_bytes: upload_bytes(report_bytes).unwrap_or(report_bytes),
             reports_s: times * reports * report_us / 1e6,
             cover_s: times * ((reports + cover) * RELAY_US + cover * COVER_US) / 1e6,
             tokens_s: tokens as f64 * TOKEN_US / 1e6,

@@ -103,7 +103,8 @@ impl Report {
             Privacy::Claim { delta, .. } => (claimed(recipe), *delta),
             Privacy::InsecureUnbounded => return Err(anyhow::anyhow!("a plan claims something")),
         };
-        let life_s = recipe.when.closes.saturating_sub(recipe.when.opens) as f64;
+        let when = recipe.answer_times();
+        let life_s = when.closes.saturating_sub(when.opens) as f64;
         let part = (recipe.aggregation.min_batch as f64 / reports).min(1.0);
         let device_moves = reach(recipe, devices)?;
         let mut report = Self {

@@ -36,8 +36,14 @@ fn series_plan() -> Plan {
 fn plan_of(participation: Participation) -> Plan {
     let mut plan = token_plan();
     let rounds = MOST.into();
-    plan.recipe.series =
-        Some(Series { rounds, participation, training: None, discovery: None, round: None });
+    plan.recipe.series = Some(Series {
+        rounds,
+        participation,
+        length_s: None,
+        training: None,
+        discovery: None,
+        round: None,
+    });
     if let Privacy::Claim { rounds, .. } = &mut plan.recipe.privacy {
         *rounds = MOST.into();
     }

@@ -4,6 +4,7 @@ use super::AuthoringError;
 use super::fields::{Field, Fields};
 use super::write::Writer;
 use crate::recipe::{Discovery, Model, Participation, Round, Series, Training};
+use crate::utc;
 
 /// The series in the table `[series]`.
 pub(super) fn read(field: Field) -> Result<Series, AuthoringError> {
@@ -17,11 +18,12 @@ pub(super) fn read(field: Field) -> Result<Series, AuthoringError> {
         true => Participation::EachRound {},
         false => Participation::Donation {},
     };
+    let length_s = fields.optional("length").map(Field::length).transpose()?;
     let training = fields.optional("training").map(training).transpose()?;
     let discovery = fields.optional("discovery").map(discovery).transpose()?;
     let round = fields.optional("round").map(round).transpose()?;
     fields.finish()?;
-    Ok(Series { rounds, participation, training, discovery, round })
+    Ok(Series { rounds, participation, length_s, training, discovery, round })
 }
 
 fn discovery(field: Field) -> Result<Discovery, AuthoringError> {
@@ -96,6 +98,9 @@ pub(super) fn write(out: &mut Writer, series: &Series) {
     match series.participation {
         Participation::EachRound {} => out.text("participation", "each_round"),
         Participation::Donation {} => out.text("participation", "donation"),
+    }
+    if let Some(length_s) = series.length_s {
+        out.text("length", &utc::format_length(length_s));
     }
     if let Some(training) = &series.training {
         let says = match training.is_evaluation() {
