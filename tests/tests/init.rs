@@ -60,6 +60,10 @@ impl Deployment {
                 run_json(["--json", "serve", &role, "--config", config, "--check-config"]);
             assert_eq!(checked.unwrap()["valid"], true, "{config}");
         }
+        let compose = fs::read_to_string(self.path("compose.yaml")).unwrap();
+        let mounts = compose.lines().filter_map(|line| line.strip_prefix("      - ./"));
+        let mounts: Vec<&str> = mounts.map(|mount| mount.split(':').next().unwrap()).collect();
+        assert!(mounts.len() >= 22 && mounts.iter().all(|mount| self.path(mount).exists()));
         for file in self.written["written"].as_array().unwrap() {
             use std::os::unix::fs::PermissionsExt;
             let path = self.path(file["file"].as_str().unwrap());
@@ -260,7 +264,7 @@ fn secrets_are_where_they_belong() {
 #[test]
 fn a_trial_on_postgresql_starts() {
     let (Some(leader), Some(helper)) = (Database::new(), Database::new()) else { return };
-    let (_, options) = local();
+    let (first, options) = local();
     let options = [&options.each_ref().map(String::as_str)[..], &["--postgres"]].concat();
     let trial = Deployment::new(&options);
     for (role, database) in [("leader", &leader), ("helper", &helper)] {
@@ -276,6 +280,32 @@ fn a_trial_on_postgresql_starts() {
     let compose = fs::read_to_string(trial.path("compose.yaml")).unwrap();
     for service in ["leader-1", "leader-2", "leader-proxy", "helper-2", "helper-database"] {
         assert!(compose.contains(&format!("\n  {service}:\n")), "{service}");
+    }
+    // A second process of each, as the compose file runs it.
+    for (role, port) in [("leader", first + 12), ("helper", first + 14)] {
+        let listen = format!("127.0.0.1:{port}");
+        assert!(compose.contains(&format!("SOTTO_LISTEN: \"{listen}\"")), "{compose}");
+        let admin_listen = format!("127.0.0.1:{}", port + 20);
+        let data_dir = trial.path(&format!("{role}.example/data/{role}-2"));
+        let ready_file = data_dir.join("ready");
+        let mut second = Command::new(process::sotto().unwrap());
+        second
+            .args(["serve", role, "--config"])
+            .arg(trial.path(&format!("{role}.example/server/{role}.toml")))
+            .arg("--ready-file")
+            .arg(&ready_file)
+            .env("SOTTO_LISTEN", &listen)
+            .env("SOTTO_ADMIN_LISTEN", &admin_listen)
+            .env("SOTTO_DATA_DIR", &data_dir);
+        let mut second = second.spawn().unwrap();
+        while !ready_file.exists() {
+            assert!(second.try_wait().unwrap().is_none(), "the second {role} ended");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let ready = get(admin_listen.parse().unwrap(), "/readyz");
+        second.kill().unwrap();
+        second.wait().unwrap();
+        assert_eq!(ready.unwrap().status, 200);
     }
 }
 

@@ -112,8 +112,10 @@ fn placed(plan: &Plan, site: &Site) -> String {
 fn replicated(plan: &Plan, site: &Site) -> String {
     let Site { role, operator, .. } = site;
     let placed = placed(plan, site);
+    // The command that makes the tables needs it, too.
+    let profiles = placed.replace("\"]", "\", \"migrate\"]");
     let database = format!(
-        "  {role}-database:\n    image: docker.io/library/postgres:17\n{FOREIGN}{placed}    \
+        "  {role}-database:\n    image: docker.io/library/postgres:17\n{FOREIGN}{profiles}    \
          command: [\"-c\", \"listen_addresses=\"]\n    environment:\n      POSTGRES_USER: sotto\n      \
          POSTGRES_DB: {role}\n      # Who reaches the socket may use the database; nobody else does.\n      \
          POSTGRES_HOST_AUTH_METHOD: trust\n    volumes:\n      \
@@ -145,15 +147,14 @@ fn replicated(plan: &Plan, site: &Site) -> String {
 /// address.
 fn proxy_config(plan: &Plan, site: &Site) -> String {
     let role = site.role;
-    let bind = match plan.parties.is_local() {
-        true => site.listen.clone(),
-        false => ":8443".to_owned(),
+    let (bind, resolvers) = match plan.parties.is_local() {
+        true => (site.listen.as_str(), ""),
+        false => (":8443", "resolvers containers\n  parse-resolv-conf\n\n"),
     };
     let mut text = format!(
         "# Passes connections on to both processes of the {role}. Without `log`, it writes down no \
          address.\n\
-         resolvers containers\n  parse-resolv-conf\n\n\
-         defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 180s\n  timeout server 180s\n  \
+         {resolvers}defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 180s\n  timeout server 180s\n  \
          # A connection that cannot be made is tried at the other process.\n  retries 3\n  \
          option redispatch 1\n\n\
          listen {role}\n  bind {bind}\n  balance leastconn\n"
