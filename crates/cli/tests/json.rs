@@ -13,7 +13,7 @@ use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
 /// servers, or take long.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("account compose", "account.rs"),
     ("account discrete-gaussian", "account.rs"),
     ("account donation", "account.rs"),
