@@ -142,7 +142,7 @@ pub(super) const ALL: &[Alert] = &[
     ),
     ticket(
         "MixesFew",
-        "increase(sotto_relay_pools_total{reason=\"waited\"}[1d]) > 10 * ignoring(reason) \
+        "increase(sotto_relay_pools_total{reason=\"waited\"}[1d]) > ignoring(reason) 10 * \
          increase(sotto_relay_pools_total{reason=\"full\"}[1d])",
         "1d",
         "a relay mixes few requests",
