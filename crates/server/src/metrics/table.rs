@@ -177,7 +177,7 @@ metrics! {
     Counter Count ATTESTER_REPEATED "sotto_attester_repeated_total" [] &[Attester]
         => "responses given again";
     Counter Count ATTESTER_REFUSED "sotto_attester_refused_total" ["reason"] &[Attester]
-        => "requests that got no token, by check: [attester](attester.md#readiness-and-metrics)";
+        => "requests that got no token, by check; the page of the attester lists them";
     Counter Count ATTESTER_BATCHES "sotto_attester_batches_total" [] &[Attester]
         => "messages to issuers";
     Counter Count ATTESTER_BATCHED "sotto_attester_batched_total" [] &[Attester]
@@ -186,7 +186,7 @@ metrics! {
     Counter Count ISSUER_ISSUED "sotto_issuer_issued_total" [] &[Issuer]
         => "tokens signed. Nothing is counted by recipe";
     Counter Count ISSUER_REFUSED "sotto_issuer_refused_total" ["reason"] &[Issuer]
-        => "requests refused, by check: [issuer](issuer.md#metrics)";
+        => "requests refused, by check; the page of the issuer lists them";
     Counter Count ISSUER_KEYS_MADE "sotto_issuer_keys_made_total" [] &[Issuer]
         => "token keys made";
     Counter Count ISSUER_KEYS_DELETED "sotto_issuer_keys_deleted_total" [] &[Issuer]
