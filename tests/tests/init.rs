@@ -197,10 +197,12 @@ fn what_operators_get_can_be_checked() {
         "1.3.6.1.4.1.32473.1.1",
         "--name",
         "leader=sums.example.org",
+        "--name",
+        "keeper=keeper.example",
     ];
     let deployment = Deployment::new(&devices);
     let operators = deployment.written["operators"].as_array().unwrap();
-    assert_eq!(operators.len(), 7);
+    assert_eq!(operators.len(), 8);
     for operator in operators {
         let operator = operator.as_str().unwrap();
         let tls = deployment.path(&format!("{operator}/server/tls"));
@@ -265,7 +267,11 @@ fn secrets_are_where_they_belong() {
 fn a_trial_on_postgresql_starts() {
     let (Some(leader), Some(helper)) = (Database::new(), Database::new()) else { return };
     let (first, options) = local();
-    let options = [&options.each_ref().map(String::as_str)[..], &["--postgres"]].concat();
+    let options = [
+        &options.each_ref().map(String::as_str)[..],
+        &["--postgres", "--name", "keeper=k.example"],
+    ]
+    .concat();
     let trial = Deployment::new(&options);
     for (role, database) in [("leader", &leader), ("helper", &helper)] {
         let path = trial.path(&format!("{role}.example/server/{role}.toml"));

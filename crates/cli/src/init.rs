@@ -63,7 +63,7 @@ struct TwoOperatorsArgs {
     #[arg(long, value_name = "NAME", default_value = "example")]
     domain: String,
     /// The name of one party: leader, helper, relay, attester-a, attester-b, issuer-a, issuer-b, log
-    /// or author. May be repeated.
+    /// or author; with keeper=NAME, an eighth operator runs the log. May be repeated.
     #[arg(long, value_name = "PARTY=NAME", value_parser = parse_name)]
     name: Vec<(Party, KeyName)>,
     /// Leader and helper keep everything in PostgreSQL; the compose file runs two processes of each
@@ -133,12 +133,13 @@ impl TwoOperatorsArgs {
         if output.json() {
             output.value(&json!({
                 "folder": self.folder,
-                "operators": plan.parties.operators().iter().map(|name| name.as_str())
-                    .collect::<Vec<_>>(),
+                "operators": plan.parties.operators().iter()
+                    .map(|party| plan.parties.name(*party).as_str()).collect::<Vec<_>>(),
                 "written": files.listed(),
             }))?;
         } else {
             for operator in plan.parties.operators() {
+                let operator = plan.parties.name(operator);
                 let duties = plan.parties.duties(operator);
                 output.entry(format!("  {operator}  "), duties.join(", "))?;
             }

@@ -126,7 +126,7 @@ fn aggregator(plan: &Plan, party: Party) -> String {
 fn log(plan: &Plan) -> String {
     let keys = &plan.keys;
     let mut text = "key = \"log.key\"\nsubmitters = [\n".to_owned();
-    for key in [&keys.author, &keys.leader, &keys.helper].into_iter().chain(&keys.issuers) {
+    for key in std::iter::once(&keys.author).chain(keys.operators()) {
         let _ = writeln!(text, "  \"{}\",", key.verifier());
     }
     text + &format!("]\npolicy = \"\"\"\n{}\"\"\"\n", trust::policy(plan))
@@ -142,8 +142,7 @@ fn relay(plan: &Plan) -> String {
         }
         false => String::new(),
     };
-    for (role, party) in [("leader", Party::Leader), ("log", Party::Helper)] {
-        let site = plan.parties.site_of(role, party);
+    for site in [plan.parties.site_of("leader", Party::Leader), plan.parties.log()] {
         let _ = write!(
             text,
             "\n[[gateways]]\noperator = \"{}\"\nurl = \"{}gateway\"\n",

@@ -4,8 +4,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sotto_wire::KeyName;
-
 use super::Plan;
 use super::configs::is_replicated;
 use super::files::Files;
@@ -25,7 +23,7 @@ pub(super) fn add(plan: &Plan, files: &mut Files) {
         let Site { role, operator, .. } = &site;
         files.public(format!("{operator}/sotto-{role}.service"), unit(&site));
     }
-    for party in Party::OPERATORS {
+    for party in plan.parties.operators() {
         let operator = plan.parties.name(party);
         files.public(format!("{operator}/README.md"), readme(plan, party));
     }
@@ -88,26 +86,23 @@ fn unit(site: &Site) -> String {
 }
 
 /// How an operator publishes its keys, from its folder. None if it has none to publish.
-fn publish(plan: &Plan, operator: &KeyName) -> Option<String> {
-    let url = |role, party| plan.parties.site_of(role, party).url;
-    let is = |party| plan.parties.name(party) == operator;
-    let keys = if is(Party::Leader) {
-        let url = url("leader", Party::Leader);
-        format!(
-            "--signer operator.key --hpke-key server/hpke.toml --url {url} \
-             --gateway-key server/gateway.toml"
-        )
-    } else if is(Party::Helper) {
-        let url = url("helper", Party::Helper);
-        format!(
-            "--signer operator.key --hpke-key server/hpke.toml --url {url} \
-             --gateway-key server/log-gateway.toml"
-        )
-    } else if is(Party::IssuerA) || is(Party::IssuerB) {
-        "--signer server/operator.key --encapsulation-key server/encapsulation.toml".to_owned()
-    } else {
-        return None;
+fn publish(plan: &Plan, party: Party) -> Option<String> {
+    let mut keys = match party {
+        Party::Leader | Party::Helper => {
+            let url = plan.parties.site_of(party_role(party), party).url;
+            format!("--signer operator.key --hpke-key server/hpke.toml --url {url}")
+        }
+        Party::Keeper => "--signer operator.key".to_owned(),
+        Party::IssuerA | Party::IssuerB => {
+            "--signer server/operator.key --encapsulation-key server/encapsulation.toml".to_owned()
+        }
+        _ => return None,
     };
+    if party == Party::Leader {
+        keys += " --gateway-key server/gateway.toml";
+    } else if party == plan.parties.keeper() {
+        keys += " --gateway-key server/log-gateway.toml";
+    }
     Some(format!("sotto keys publish {keys} --trust server/trust.toml"))
 }
 
@@ -120,9 +115,9 @@ fn script(plan: &Plan) -> String {
         let _ = writeln!(lines, "  start {} {}", site.role, site.operator);
     }
     let mut publishing = String::new();
-    for operator in plan.parties.operators() {
-        if let Some(command) = publish(plan, operator) {
-            let _ = writeln!(publishing, "    (cd {operator} && {command})");
+    for party in plan.parties.operators() {
+        if let Some(command) = publish(plan, party) {
+            let _ = writeln!(publishing, "    (cd {} && {command})", plan.parties.name(party));
         }
     }
     format!(
@@ -181,7 +176,7 @@ fn readme(plan: &Plan, party: Party) -> String {
     }
     text +=
         "\nEverything in `server/` belongs into `/etc/sotto` of the machine. It holds secrets.\n";
-    if [Party::Leader, Party::Helper].contains(&party) {
+    if [Party::Leader, Party::Helper, Party::Keeper].contains(&party) {
         text += "`operator.key` signs your keys for the log. Keep it off the machine.\n";
     }
     text += "Whoever made this folder has seen the keys. If they must not know them, make your own \
@@ -216,7 +211,7 @@ fn readme(plan: &Plan, party: Party) -> String {
     let check =
         |role: &&str| format!("sudo -u sotto sotto serve {role} {} --check-config", config(role));
     add("Check the configuration:", &roles.iter().map(check).collect::<Vec<_>>());
-    if let Some(command) = publish(plan, operator) {
+    if let Some(command) = publish(plan, party) {
         add("Publish your keys, once log and witnesses run. Run this in this folder:", &[command]);
     }
     let start = |role: &&str| format!("systemctl enable --now sotto-{role}");

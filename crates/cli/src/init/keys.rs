@@ -17,6 +17,7 @@ pub(super) struct Keys {
     pub(super) author: NoteKey,
     pub(super) leader: NoteKey,
     pub(super) helper: NoteKey,
+    pub(super) keeper: Option<NoteKey>,
     pub(super) issuers: [NoteKey; 2],
     pub(super) log: NoteKey,
     pub(super) witnesses: [NoteKey; 3],
@@ -49,6 +50,7 @@ impl Keys {
             author: of(Party::Author),
             leader: of(Party::Leader),
             helper: of(Party::Helper),
+            keeper: (parties.keeper() == Party::Keeper).then(|| of(Party::Keeper)),
             issuers: [of(Party::IssuerA), of(Party::IssuerB)],
             log: of(Party::Log),
             witnesses: WITNESSES.each_ref().map(witness),
@@ -65,24 +67,30 @@ impl Keys {
         }
     }
 
-    /// The key files. The keys with which leader and helper sign their key sets stay off servers.
+    /// Those that sign key sets.
+    pub(super) fn operators(&self) -> impl Iterator<Item = &NoteKey> {
+        [&self.leader, &self.helper].into_iter().chain(&self.keeper).chain(&self.issuers)
+    }
+
+    /// The key files. Keys that sign nothing but key sets stay off servers.
     pub(super) fn add(&self, plan: &Plan, files: &mut Files) {
         let name = |party| plan.parties.name(party);
         let (leader, helper) = (name(Party::Leader), name(Party::Helper));
-        let author = name(Party::Author);
+        let (author, log) = (name(Party::Author), name(plan.parties.keeper()));
         let mut signers = vec![
             (format!("{leader}/operator.key"), &self.leader),
             (format!("{helper}/operator.key"), &self.helper),
-            (format!("{helper}/server/log.key"), &self.log),
+            (format!("{log}/server/log.key"), &self.log),
             (format!("{author}/author.key"), &self.author),
         ];
         let mut pairs = vec![
             (format!("{leader}/server/hpke.toml"), &self.leader_hpke),
             (format!("{leader}/server/gateway.toml"), &self.leader_gateway),
             (format!("{helper}/server/hpke.toml"), &self.helper_hpke),
-            (format!("{helper}/server/log-gateway.toml"), &self.log_gateway),
+            (format!("{log}/server/log-gateway.toml"), &self.log_gateway),
             (format!("{author}/collector-hpke.toml"), &self.collector_hpke),
         ];
+        signers.extend(self.keeper.iter().map(|key| (format!("{log}/operator.key"), key)));
         for ((party, _), key) in WITNESSES.iter().zip(&self.witnesses) {
             signers.push((format!("{}/server/witness.key", name(*party)), key));
         }

@@ -2,7 +2,7 @@
 //!
 //! Devices demand that leader, helper, relay, both attesters and both issuers are seven operators,
 //! and that neither the leader nor the relay runs the gateway of the log. So the helper's operator
-//! runs the log, and witnesses are run by operators of other parties.
+//! runs the log, unless a keeper is named, and witnesses are run by operators of other parties.
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -18,13 +18,16 @@ pub(super) enum Party {
     AttesterB,
     IssuerA,
     IssuerB,
+    /// Runs the log, if there is one.
+    Keeper,
+    /// The log itself: its origin.
     Log,
     Author,
 }
 
 impl Party {
-    /// Those that run servers. The log is run by the helper's operator, the author runs none.
-    pub(super) const OPERATORS: [Self; 7] = [
+    /// Those that always run servers.
+    const OPERATORS: [Self; 7] = [
         Self::Leader,
         Self::Helper,
         Self::Relay,
@@ -81,6 +84,7 @@ impl Parties {
             let mut of_party = chosen.iter().filter(|(other, _)| other == party);
             let name = match of_party.next() {
                 Some((_, name)) => name.clone(),
+                None if *party == Party::Keeper => continue,
                 None => format!("{}.{domain}", party.default_name()).parse()?,
             };
             ensure!(of_party.next().is_none(), "{} has two names", party.default_name());
@@ -103,9 +107,30 @@ impl Parties {
         found.map_or(&self.names[0].1, |(_, name)| name)
     }
 
-    /// The operators, in the order of [`Party::OPERATORS`].
-    pub(super) fn operators(&self) -> Vec<&KeyName> {
-        Party::OPERATORS.iter().map(|party| self.name(*party)).collect()
+    /// Who runs the log.
+    pub(super) fn keeper(&self) -> Party {
+        let is_named = self.names.iter().any(|(party, _)| *party == Party::Keeper);
+        if is_named { Party::Keeper } else { Party::Helper }
+    }
+
+    /// Those that run servers.
+    pub(super) fn operators(&self) -> Vec<Party> {
+        let keeper = Some(self.keeper()).filter(|party| *party == Party::Keeper);
+        Party::OPERATORS.into_iter().chain(keeper).collect()
+    }
+
+    /// Those that sign key sets.
+    pub(super) fn publishers(&self) -> Vec<Party> {
+        let publish = |party: &Party| {
+            use Party::{Helper, IssuerA, IssuerB, Keeper, Leader};
+            [Leader, Helper, Keeper, IssuerA, IssuerB].contains(party)
+        };
+        self.operators().into_iter().filter(publish).collect()
+    }
+
+    /// The log.
+    pub(super) fn log(&self) -> Site {
+        self.site_of("log", self.keeper())
     }
 
     /// All servers, in an order in which they can be started: each after those that it needs.
@@ -114,8 +139,10 @@ impl Parties {
             self.site("witness", *party, offset, Some(8443), format!("witness-{offset}"))
         });
         let named = |role: &str, suffix: &str| format!("{role}{suffix}");
+        let keeper = self.keeper();
+        let log_port = (keeper == Party::Helper).then_some(8443);
         let rest = [
-            ("log", Party::Helper, 0, Some(8443), ""),
+            ("log", keeper, 0, log_port, ""),
             ("relay", Party::Relay, 4, None, ""),
             ("issuer", Party::IssuerA, 8, None, "-a"),
             ("attester", Party::AttesterA, 7, None, "-a"),
@@ -235,7 +262,10 @@ mod tests {
         let named = |party, name: &str| vec![(party, name.parse().unwrap())];
         let good = Parties::new("example", &named(Party::Leader, "a.test"), None).unwrap();
         assert_eq!(good.site_of("leader", Party::Leader).url, "https://a.test/");
-        assert_eq!(good.site_of("log", Party::Helper).url, "https://helper.example:8443/");
+        assert_eq!(good.log().url, "https://helper.example:8443/");
+        assert_eq!(good.operators().len(), 7);
+        let eight = Parties::new("example", &named(Party::Keeper, "k.test"), None).unwrap();
+        assert_eq!((eight.log().url.as_str(), eight.operators().len()), ("https://k.test/", 8));
         for bad in ["helper.example", "../a", "A.example", ".a"] {
             assert!(Parties::new("example", &named(Party::Leader, bad), None).is_err(), "{bad}");
         }

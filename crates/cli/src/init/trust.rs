@@ -30,8 +30,8 @@ pub(super) fn add(plan: &Plan, files: &mut Files) -> Result<()> {
     Trust::try_from(file).context("devices would refuse these parties")?;
     files.public("policy", policy(plan));
     files.public("trust.toml", text.clone());
-    // Those who publish key sets, or check recipes.
-    for party in [Party::Leader, Party::Helper, Party::IssuerA, Party::IssuerB] {
+    // For those who publish key sets, or check recipes.
+    for party in plan.parties.publishers() {
         let operator = plan.parties.name(party);
         files.public(format!("{operator}/server/trust.toml"), text.clone());
     }
@@ -40,7 +40,7 @@ pub(super) fn add(plan: &Plan, files: &mut Files) -> Result<()> {
 
 /// Log, witnesses and quorum, in the form of C2SP tlog-policy.
 pub(super) fn policy(plan: &Plan) -> String {
-    let url = plan.parties.site_of("log", Party::Helper).url;
+    let url = plan.parties.log().url;
     let mut text = format!("log {} {url}\n", plan.keys.log.verifier());
     for ((party, name), key) in WITNESSES.iter().zip(&plan.keys.witnesses) {
         let url = plan.parties.site_of("witness", *party).url;
@@ -64,7 +64,7 @@ fn trust(plan: &Plan) -> String {
                  weeks before\n# they answer at all.\ninsecure_no_min_age = true\n\
                  insecure_fresh_start = true\n";
     }
-    for key in [&keys.leader, &keys.helper].into_iter().chain(&keys.issuers) {
+    for key in keys.operators() {
         let _ = write!(text, "\n[[operators]]\nkey = \"{}\"\n", key.verifier());
     }
     let relay = parties.site_of("relay", Party::Relay);
@@ -75,7 +75,7 @@ fn trust(plan: &Plan) -> String {
          [log_gateway]\noperator = \"{}\"\nhpke_configs = [\"{}\"]\n",
         relay.operator,
         relay.url,
-        name(Party::Helper),
+        name(parties.keeper()),
         KeySet::config_text(keys.log_gateway.config()),
     );
     if parties.is_local() {
