@@ -10,6 +10,7 @@ mod crash;
 mod demo;
 mod discovery;
 mod fleet;
+mod init;
 mod key_rotation;
 mod large;
 mod log;

@@ -14,6 +14,7 @@ use crate::{
     discover::DiscoverArgs,
     figures::FiguresArgs,
     fleet::FleetArgs,
+    init::InitArgs,
     interop::InteropArgs,
     keys::KeysArgs,
     log::LogCommandArgs,
@@ -62,6 +63,8 @@ enum Command {
     Train(TrainArgs),
     /// Find words that nobody lists beforehand, with devices that show nobody anything.
     Discover(DiscoverArgs),
+    /// Write configurations, keys and service files for a whole deployment.
+    Init(InitArgs),
     /// Make keys, and publish them.
     Keys(KeysArgs),
     /// Manage the PostgreSQL database of leader or helper.
@@ -114,6 +117,7 @@ impl Cli {
             Command::Fleet(args) => args.run(output),
             Command::Train(args) => args.run(output),
             Command::Discover(args) => args.run(output),
+            Command::Init(args) => args.run(output),
             Command::Keys(args) => args.run(output),
             Command::Db(args) => args.run(output),
             Command::Upload(args) => args.run(output),

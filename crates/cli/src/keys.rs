@@ -15,7 +15,9 @@ use serde_json::json;
 use sotto_crypto::hpke::Suite;
 use sotto_crypto::{HpkeKeypair, Secret};
 use sotto_wire::{HpkeConfigId, KeySet};
+use zeroize::Zeroizing;
 
+pub(crate) use self::store::store_key;
 use crate::output::{Outcome, Output};
 use crate::task_file::{self, key_lines};
 use crate::{private_file, random, toml_text};
@@ -151,12 +153,17 @@ pub(crate) fn read(path: &Path) -> Result<HpkeKeypair> {
 
 /// Writes a key file.
 pub(crate) fn write(path: &Path, key: &HpkeKeypair, force: bool) -> Result<()> {
+    private_file::write(path, &text(key), force)
+}
+
+/// The text of a key file.
+pub(crate) fn text(key: &HpkeKeypair) -> Zeroizing<String> {
     let mut text = key_lines(key);
     text.insert_str(
         0,
         "# An HPKE key pair. SECRET: whoever has it can open shares sealed to it.\n",
     );
-    private_file::write(path, &text, force)
+    text
 }
 
 #[cfg(test)]

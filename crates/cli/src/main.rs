@@ -15,6 +15,7 @@ mod device;
 mod discover;
 mod figures;
 mod fleet;
+mod init;
 mod interop;
 mod keys;
 mod log;

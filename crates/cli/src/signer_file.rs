@@ -34,13 +34,17 @@ pub(crate) fn read(path: &Path) -> Result<NoteKey> {
 
 /// Writes a signer's key file, readable only by its owner.
 pub(crate) fn write(path: &Path, key: &NoteKey, force: bool) -> Result<()> {
+    private_file::write(path, &text(key), force)
+}
+
+/// The text of a signer's key file.
+pub(crate) fn text(key: &NoteKey) -> Zeroizing<String> {
     let seed = Zeroizing::new(URL_SAFE_NO_PAD.encode(key.seed().expose()));
     let name = toml::Value::String(key.name().to_string());
-    let text = Zeroizing::new(format!(
+    Zeroizing::new(format!(
         "# A signing key. SECRET: whoever has it can sign in this name.\nname = {name}\nseed = \"{}\"\n",
         *seed
-    ));
-    private_file::write(path, &text, force)
+    ))
 }
 
 /// The public half, as recipes, key sets and results name it.

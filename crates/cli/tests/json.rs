@@ -13,13 +13,14 @@ use crate::{json, read};
 
 /// Commands that other tests run, which check what is printed in the same way: they need a log or
 /// servers, or take long.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("account compose", "account.rs"),
     ("account discrete-gaussian", "account.rs"),
     ("account donation", "account.rs"),
     ("account recipes", "budget.rs"),
     ("account sampled-gaussian", "account.rs"),
     ("collect", "serve.rs"),
+    ("db migrate", "tests/tests/init.rs"),
     ("demo", "demo.rs"),
     ("device log", "log/device.rs"),
     ("device run", "log/device.rs"),
@@ -50,6 +51,8 @@ keys show k.toml
 keys signer --name leader.example --out leader.key
 keys show leader.key
 keys secret
+keys store --out store.key
+init two-operators d --local
 task new --out t --vdaf count --leader https://l.example/ --helper https://h.example/ --task-start 2026-11-19 --task-end 2026-11-26
 task show t/leader.toml
 task show t/collector.toml

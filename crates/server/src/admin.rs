@@ -16,7 +16,7 @@ use sotto_wire::utc;
 use crate::health::{Concern, Health};
 use crate::listener::Certificates;
 use crate::memory::Memory;
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 use crate::service::with_fallbacks;
 use crate::tasks::{ServedTask, TaskRegistry};
 
@@ -100,5 +100,9 @@ fn put_time(document: &mut Value, name: &str, seconds: u64) {
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
+    let (ready, document) = admin.report();
+    let reasons = document["reasons"].as_array().map_or(0, Vec::len);
+    admin.metrics.gauge(&table::READY).set(if ready { 1.0 } else { 0.0 });
+    admin.metrics.gauge(&table::REASONS).set(reasons as f64);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], admin.metrics.render()).into_response()
 }

@@ -11,7 +11,7 @@ use metrics::{Counter, Gauge};
 
 use crate::environment::{Instant, instant};
 use crate::http::Budget;
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 
 /// For how long `/readyz` says that memory was refused.
 const NEWS: std::time::Duration = std::time::Duration::from_secs(15);
@@ -48,14 +48,8 @@ pub(crate) struct Refusals {
 impl Memory {
     /// This many bytes.
     pub(crate) fn new(limit: usize, registry: &MetricsRegistry) -> Self {
-        let counter = registry.counter(
-            "sotto_memory_refused_total",
-            "Requests refused because max_memory_bytes was in use.",
-        );
-        let gauges = [
-            registry.gauge("sotto_memory_limit_bytes", "The setting max_memory_bytes."),
-            registry.gauge("sotto_memory_held_bytes", "What is held of it."),
-        ];
+        let counter = registry.counter(&table::MEMORY_REFUSED);
+        let gauges = [registry.gauge(&table::MEMORY_LIMIT), registry.gauge(&table::MEMORY_HELD)];
         gauges[0].set(limit as f64);
         let refusals = Arc::new(Refusals { counter: Some(counter), ..Refusals::default() });
         let (budgets, jobs) = (Mutex::default(), AtomicU64::new(0));

@@ -2,6 +2,13 @@
 //!
 //! Each server has its own recorder, so that several roles can run in one process. Handles are
 //! created once: counting on the hot path is one atomic addition. No label names a task or a peer.
+//! The metrics themselves are in [`table`].
+
+#[cfg(test)]
+mod alerts;
+#[cfg(test)]
+mod pages;
+pub(crate) mod table;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,10 +16,11 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::response::Response;
-use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use sotto_protocol::{Fault, Rejection, Rejections};
 
+use self::table::Metric;
 use crate::environment::instant;
 
 const METADATA: Metadata<'static> =
@@ -48,60 +56,59 @@ impl MetricsRegistry {
         self.handle.run_upkeep();
     }
 
-    pub(crate) fn counter(&self, name: &'static str, help: &'static str) -> Counter {
-        self.recorder.describe_counter(name.into(), None, help.into());
-        self.recorder.register_counter(&Key::from_static_name(name), &METADATA)
+    pub(crate) fn counter(&self, metric: &Metric) -> Counter {
+        self.describe_counter(metric);
+        self.recorder.register_counter(&Key::from_static_name(metric.name), &METADATA)
     }
 
-    pub(crate) fn gauge(&self, name: &'static str, help: &'static str) -> Gauge {
-        self.recorder.describe_gauge(name.into(), None, help.into());
-        self.recorder.register_gauge(&Key::from_static_name(name), &METADATA)
+    pub(crate) fn gauge(&self, metric: &Metric) -> Gauge {
+        self.describe_gauge(metric);
+        self.recorder.register_gauge(&Key::from_static_name(metric.name), &METADATA)
     }
 
     /// Says which program this is.
     pub(crate) fn build_info(&self) {
-        const NAME: &str = "sotto_build_info";
-        self.recorder.describe_gauge(NAME.into(), None, "The version of the program.".into());
-        let key = key(NAME, &[("version", env!("CARGO_PKG_VERSION"))]);
+        self.describe_gauge(&table::BUILD_INFO);
+        let key = key(&table::BUILD_INFO, &[env!("CARGO_PKG_VERSION")]);
         self.recorder.register_gauge(&key, &METADATA).set(1.0);
     }
 
-    fn labelled_counter(
-        &self,
-        name: &'static str,
-        labels: &[(&'static str, &'static str)],
-    ) -> Counter {
-        self.recorder.register_counter(&key(name, labels), &METADATA)
+    fn describe_counter(&self, metric: &Metric) {
+        self.recorder.describe_counter(metric.name.into(), None, metric.help.into());
     }
 
-    /// One counter for each value of a label.
+    fn describe_gauge(&self, metric: &Metric) {
+        self.recorder.describe_gauge(metric.name.into(), None, metric.help.into());
+    }
+
+    fn labelled_counter(&self, metric: &Metric, values: &[&'static str]) -> Counter {
+        self.recorder.register_counter(&key(metric, values), &METADATA)
+    }
+
+    /// One counter for each value of the metric's label.
     pub(crate) fn counters<const N: usize>(
         &self,
-        name: &'static str,
-        help: &'static str,
-        label: &'static str,
+        metric: &Metric,
         values: [&'static str; N],
     ) -> [Counter; N] {
-        self.recorder.describe_counter(name.into(), None, help.into());
-        values.map(|value| self.labelled_counter(name, &[(label, value)]))
+        self.describe_counter(metric);
+        values.map(|value| self.labelled_counter(metric, &[value]))
     }
 
-    /// One counter for each value of a label, found by the value.
+    /// One counter for each value of the metric's label, found by the value.
     pub(crate) fn by_name(
         &self,
-        name: &'static str,
-        help: &'static str,
-        label: &'static str,
+        metric: &Metric,
         values: impl IntoIterator<Item = &'static str>,
     ) -> CountersByName {
-        self.recorder.describe_counter(name.into(), None, help.into());
-        let counter = |value| (value, self.labelled_counter(name, &[(label, value)]));
+        self.describe_counter(metric);
+        let counter = |value| (value, self.labelled_counter(metric, &[value]));
         CountersByName(values.into_iter().map(counter).collect())
     }
 
     /// A counter for each reason to refuse a report.
-    pub(crate) fn rejections(&self, name: &'static str, help: &'static str) -> CountersByName {
-        self.by_name(name, help, "reason", Rejection::ALL.map(Rejection::name))
+    pub(crate) fn rejections(&self, metric: &Metric) -> CountersByName {
+        self.by_name(metric, Rejection::ALL.map(Rejection::name))
     }
 
     /// Measures the requests that a handler answers.
@@ -110,28 +117,37 @@ impl MetricsRegistry {
     }
 
     fn route(&self, route: &'static str) -> RouteMetrics {
-        const REQUESTS: &str = "sotto_http_requests_total";
-        const DURATION: &str = "sotto_http_request_duration_seconds";
-        self.recorder.describe_counter(REQUESTS.into(), None, "Answered requests.".into());
-        self.recorder.describe_histogram(
-            DURATION.into(),
-            Some(Unit::Seconds),
-            "Time from the head of a request to its answer.".into(),
-        );
-        let class = |class| self.labelled_counter(REQUESTS, &[("route", route), ("status", class)]);
+        let (requests, duration) = (&table::HTTP_REQUESTS, &table::HTTP_DURATION);
+        self.describe_counter(requests);
+        self.recorder.describe_histogram(duration.name.into(), None, duration.help.into());
+        let class = |class| self.labelled_counter(requests, &[route, class]);
+        let duration = key(duration, &[route]);
         RouteMetrics {
             classes: ["2xx", "4xx", "5xx"].map(class),
-            duration: self
-                .recorder
-                .register_histogram(&key(DURATION, &[("route", route)]), &METADATA),
+            duration: self.recorder.register_histogram(&duration, &METADATA),
         }
     }
 }
 
-fn key(name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
+/// A metric with these values of its labels.
+fn key(metric: &Metric, values: &[&'static str]) -> Key {
+    let labels = metric.labels.iter().zip(values);
     let labels: Vec<_> =
-        labels.iter().map(|(key, value)| Label::from_static_parts(key, value)).collect();
-    Key::from_parts(name, labels)
+        labels.map(|(name, value)| Label::from_static_parts(name, value)).collect();
+    Key::from_parts(metric.name, labels)
+}
+
+/// A role, as the documents of metrics name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Leader,
+    Helper,
+    Log,
+    Witness,
+    Relay,
+    Gateway,
+    Attester,
+    Issuer,
 }
 
 /// Counters that differ in the value of one label.
@@ -198,19 +214,21 @@ mod tests {
     #[test]
     fn registries_are_apart_and_render_what_was_counted() {
         let (one, other) = (MetricsRegistry::new().unwrap(), MetricsRegistry::new().unwrap());
-        let counter = one.counter("sotto_things_total", "Things.");
+        let counter = one.counter(&table::REPORTS_ACCEPTED);
         counter.increment(3);
-        one.rejections("sotto_refused_total", "Refused.").add(Rejection::ReportReplayed.name(), 1);
+        let refused = one.rejections(&table::REPORTS_REJECTED);
+        refused.add(Rejection::ReportReplayed.name(), 1);
         one.route("upload").observe(204, 0.002);
         one.upkeep();
         let text = one.render();
-        assert!(text.contains("sotto_things_total 3"), "{text}");
-        assert!(text.contains(r#"sotto_refused_total{reason="report_replayed"} 1"#), "{text}");
+        assert!(text.contains("sotto_reports_accepted_total 3"), "{text}");
+        let line = r#"sotto_reports_rejected_total{reason="report_replayed"} 1"#;
+        assert!(text.contains(line), "{text}");
         assert!(text.contains(r#"sotto_http_requests_total{route="upload",status="2xx"} 1"#));
         assert!(
             text.contains(r#"duration_seconds_bucket{route="upload",le="0.0025"} 1"#),
             "{text}"
         );
-        assert!(!other.render().contains("things"));
+        assert!(!other.render().contains("accepted"));
     }
 }

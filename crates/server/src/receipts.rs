@@ -29,7 +29,7 @@ use crate::config::RecipesConfig;
 use crate::environment::{Environment, instant, timeout};
 use crate::error::BindError;
 use crate::health::{Concern, StoreWork};
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 use crate::outbound::{self, HttpClient, TransportError, peer_url};
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
@@ -92,14 +92,8 @@ impl Receipts {
         let certificates = recipes.log_certificates.as_deref();
         let add = peer_url(&config.log_url)
             .and_then(|url| url.below("add").map_err(|error| error.to_string()));
-        let [sent, failed] = metrics.counters(
-            "sotto_receipts_total",
-            "Receipts of releases by what the log answered.",
-            "outcome",
-            ["sent", "failed"],
-        );
-        let owed = "Receipts of releases that are due and not in the public log yet.";
-        let owed = metrics.gauge("sotto_receipts_owed", owed);
+        let [sent, failed] = metrics.counters(&table::RECEIPTS, ["sent", "failed"]);
+        let owed = metrics.gauge(&table::RECEIPTS_OWED);
         Ok(Some(Self {
             role,
             policy: recipes.trust.policy().clone(),

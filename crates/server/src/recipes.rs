@@ -37,7 +37,7 @@ use crate::config::RecipesConfig;
 use crate::environment::{Environment, Instant, instant, timeout};
 use crate::error::BindError;
 use crate::health::{Concern, Health, StoreWork};
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 use crate::problem::Failure;
 use crate::provision;
 use crate::rotating::GatewayKeys;
@@ -343,18 +343,13 @@ impl RecipeMetrics {
     fn new(registry: &MetricsRegistry) -> Self {
         Self {
             readings: registry.counters(
-                "sotto_log_readings_total",
-                "Reads of the public log by outcome.",
-                "outcome",
+                &table::LOG_READINGS,
                 ["read", "unreachable", "refused", "forked", "store"],
             ),
-            open: registry.gauge("sotto_recipes_open", "Open recipes in the public log."),
-            served: registry.gauge("sotto_recipes_served", "Recipes that are served."),
-            entries: registry.gauge("sotto_log_entries", "Entries of the public log."),
-            witnessed: registry.gauge(
-                "sotto_log_witnessed_time_seconds",
-                "When witnesses last saw the public log, in POSIX seconds.",
-            ),
+            open: registry.gauge(&table::RECIPES_OPEN),
+            served: registry.gauge(&table::RECIPES_SERVED),
+            entries: registry.gauge(&table::LOG_ENTRIES),
+            witnessed: registry.gauge(&table::LOG_WITNESSED),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::error::{BindError, RunError};
 use crate::health::{Concern, Health};
 use crate::listener::{Certificates, Listener, SourceGate};
 use crate::memory::Memory;
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 use crate::problem::Failure;
 use crate::shutdown::{self, Shutdown};
 use crate::tasks::TaskRegistry;
@@ -80,10 +80,7 @@ impl Server {
         let metrics = Arc::new(MetricsRegistry::new()?);
         let memory = Memory::new(http.max_memory, &metrics);
         let mut listener = Listener::bind(*listen, tls, *insecure_http, http).await?;
-        let refused = metrics.counter(
-            "sotto_connections_refused_total",
-            "Connections closed at once because their source, or all together, had too many.",
-        );
+        let refused = metrics.counter(&table::CONNECTIONS_REFUSED);
         let rule = connections.rule();
         listener.limit_sources(SourceGate::new(rule, &mut environment.rng()?, refused));
         let admin_listener = match http.admin_listen {

@@ -9,6 +9,7 @@ use sotto_store::TaskStore;
 use crate::aggregator::Aggregator;
 use crate::environment::{Instant, instant};
 use crate::health::StoreWork;
+use crate::metrics::table;
 use crate::shutdown::Shutdown;
 use crate::tasks::ServedTask;
 
@@ -22,9 +23,7 @@ pub(crate) async fn run(
     store: Arc<dyn TaskStore>,
     mut shutdown: Shutdown,
 ) {
-    let queue = aggregator
-        .metrics
-        .gauge("sotto_cpu_pool_occupied", "Work items that run or wait in the CPU pool.");
+    let queue = aggregator.metrics.gauge(&table::CPU_POOL);
     let mut looked: Option<Instant> = None;
     loop {
         queue.set(aggregator.pool.occupied() as f64);

@@ -7,7 +7,7 @@ use metrics::Gauge;
 
 use crate::environment::Environment;
 use crate::listener::Certificates;
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 
 /// Ticks per second in `/proc/self/stat`, on every platform that we know.
 const TICKS: f64 = 100.0;
@@ -54,25 +54,18 @@ impl Vitals {
         registry: &MetricsRegistry,
     ) -> Self {
         registry.build_info();
-        let started =
-            registry.gauge("process_start_time_seconds", "When the server started, POSIX.");
+        let started = registry.gauge(&table::PROCESS_START);
         started.set(environment.now().0 as f64);
-        let disk = folder.as_ref().map(|_| {
-            [
-                registry.gauge("sotto_disk_free_bytes", "Free bytes on the disk of the data."),
-                registry.gauge("sotto_disk_size_bytes", "Bytes of the disk of the data."),
-            ]
-        });
-        let expiry = certificates.as_ref().map(|_| {
-            registry
-                .gauge("sotto_certificate_expiry_seconds", "When the certificate expires, POSIX.")
-        });
+        let disk = folder
+            .as_ref()
+            .map(|_| [registry.gauge(&table::DISK_FREE), registry.gauge(&table::DISK_SIZE)]);
+        let expiry = certificates.as_ref().map(|_| registry.gauge(&table::CERTIFICATE_EXPIRY));
         let process = Process::read().map(|_| {
             [
-                registry.gauge("process_resident_memory_bytes", "Memory in use."),
-                registry.gauge("process_cpu_seconds_total", "Processor time used."),
-                registry.gauge("process_open_fds", "Open file descriptors."),
-                registry.gauge("process_max_fds", "The limit on open file descriptors."),
+                registry.gauge(&table::PROCESS_MEMORY),
+                registry.gauge(&table::PROCESS_CPU),
+                registry.gauge(&table::PROCESS_FILES),
+                registry.gauge(&table::PROCESS_MAX_FILES),
             ]
         });
         Self { folder, certificates, disk, expiry, process }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::output::{Outcome, Output};
 use crate::{private_file, random};
@@ -24,11 +25,16 @@ pub(super) struct StoreArgs {
 
 impl StoreArgs {
     pub(super) fn run(self, output: &Output) -> Result<Outcome> {
-        private_file::write(&self.out, &format!("{}\n", *random::text::<32>()), false)?;
+        private_file::write(&self.out, &store_key(), false)?;
         match output.json() {
             true => output.value(&json!({ "file": self.out }))?,
             false => output.remark(format!("wrote {} (secret)", self.out.display())),
         }
         Ok(Outcome::Yes)
     }
+}
+
+/// The text of a new key file.
+pub(crate) fn store_key() -> Zeroizing<String> {
+    Zeroizing::new(format!("{}\n", *random::text::<32>()))
 }

@@ -3,7 +3,7 @@
 use metrics::Counter;
 
 use super::request::Refusal;
-use crate::metrics::{CountersByName, MetricsRegistry};
+use crate::metrics::{CountersByName, MetricsRegistry, table};
 
 pub(super) struct AttesterMetrics {
     /// Tokens granted.
@@ -20,18 +20,11 @@ pub(super) struct AttesterMetrics {
 impl AttesterMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            granted: registry.counter("sotto_attester_granted_total", "Tokens granted."),
-            repeated: registry
-                .counter("sotto_attester_repeated_total", "Stored responses sent again."),
-            batches: registry.counter("sotto_attester_batches_total", "Batches sent to issuers."),
-            batched: registry
-                .counter("sotto_attester_batched_total", "Token requests in those batches."),
-            refused: registry.by_name(
-                "sotto_attester_refused_total",
-                "Token requests that got no token, by reason.",
-                "reason",
-                Refusal::names(),
-            ),
+            granted: registry.counter(&table::ATTESTER_GRANTED),
+            repeated: registry.counter(&table::ATTESTER_REPEATED),
+            batches: registry.counter(&table::ATTESTER_BATCHES),
+            batched: registry.counter(&table::ATTESTER_BATCHED),
+            refused: registry.by_name(&table::ATTESTER_REFUSED, Refusal::names()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use metrics::Counter;
 
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 
 /// The outcome of a request. The first three end in an answer that the relay can read. The relay
 /// cannot distinguish the others.
@@ -55,14 +55,7 @@ pub(super) struct GatewayMetrics {
 
 impl GatewayMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
-        Self {
-            outcomes: registry.counters(
-                "sotto_gateway_requests_total",
-                "Encapsulated requests by outcome.",
-                "outcome",
-                Outcome::NAMES,
-            ),
-        }
+        Self { outcomes: registry.counters(&table::GATEWAY_REQUESTS, Outcome::NAMES) }
     }
 
     pub(super) fn count(&self, outcome: Outcome) {

@@ -7,7 +7,7 @@ use metrics::Counter;
 
 use super::HelperState;
 use crate::health::StoreWork;
-use crate::metrics::{CountersByName, MetricsRegistry};
+use crate::metrics::{CountersByName, MetricsRegistry, table};
 use crate::shutdown::Shutdown;
 
 /// How often to check whether the store still answers.
@@ -34,24 +34,14 @@ pub(super) struct ShareCounters {
 
 impl HelperMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
-        let [committed, replayed, conflicted] = registry.counters(
-            "sotto_aggregation_jobs_total",
-            "Aggregation jobs by outcome.",
-            "outcome",
-            ["committed", "replayed", "conflicted"],
-        );
+        let [committed, replayed, conflicted] =
+            registry.counters(&table::JOBS, ["committed", "replayed", "conflicted"]);
         let jobs = JobCounters { committed, replayed, conflicted };
-        let [collected, replayed, conflicted] = registry.counters(
-            "sotto_aggregate_shares_total",
-            "Aggregate shares by outcome.",
-            "outcome",
-            ["collected", "replayed", "conflicted"],
-        );
+        let [collected, replayed, conflicted] =
+            registry.counters(&table::SHARES, ["collected", "replayed", "conflicted"]);
         Self {
-            reports_aggregated: registry
-                .counter("sotto_reports_aggregated_total", "Reports counted in a batch."),
-            reports_dropped: registry
-                .rejections("sotto_reports_dropped_total", "Reports refused in a job."),
+            reports_aggregated: registry.counter(&table::REPORTS_AGGREGATED),
+            reports_dropped: registry.rejections(&table::REPORTS_DROPPED),
             jobs,
             shares: ShareCounters { collected, replayed, conflicted },
         }

@@ -3,7 +3,7 @@
 use metrics::{Counter, Gauge};
 use sotto_protocol::issuer::IssuerRefusal;
 
-use crate::metrics::{CountersByName, MetricsRegistry};
+use crate::metrics::{CountersByName, MetricsRegistry, table};
 
 pub(super) struct IssuerMetrics {
     pub(super) keys_made: Counter,
@@ -16,19 +16,12 @@ pub(super) struct IssuerMetrics {
 impl IssuerMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            keys_made: registry.counter("sotto_issuer_keys_made_total", "Token keys made."),
-            keys_deleted: registry.counter(
-                "sotto_issuer_keys_deleted_total",
-                "Token keys deleted after their expiry.",
-            ),
-            live_keys: registry.gauge("sotto_issuer_keys", "Token keys that are stored."),
-            issued: registry.counter("sotto_issuer_issued_total", "Tokens issued."),
-            refused: registry.by_name(
-                "sotto_issuer_refused_total",
-                "Token requests refused, by reason.",
-                "reason",
-                IssuerRefusal::ALL.map(IssuerRefusal::name),
-            ),
+            keys_made: registry.counter(&table::ISSUER_KEYS_MADE),
+            keys_deleted: registry.counter(&table::ISSUER_KEYS_DELETED),
+            live_keys: registry.gauge(&table::ISSUER_KEYS),
+            issued: registry.counter(&table::ISSUER_ISSUED),
+            refused: registry
+                .by_name(&table::ISSUER_REFUSED, IssuerRefusal::ALL.map(IssuerRefusal::name)),
         }
     }
 }

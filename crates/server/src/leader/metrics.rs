@@ -14,7 +14,7 @@ use sotto_wire::{ProblemType, TaskId};
 
 use super::LeaderState;
 use crate::health::{Concern, StoreWork};
-use crate::metrics::{CountersByName, MetricsRegistry};
+use crate::metrics::{CountersByName, MetricsRegistry, table};
 use crate::shutdown::Shutdown;
 use crate::vitals::Disk;
 
@@ -59,33 +59,19 @@ struct LoadGauges {
 
 impl LeaderMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
-        let [formed, committed, abandoned, stopped] = registry.counters(
-            "sotto_aggregation_jobs_total",
-            "Aggregation jobs by outcome.",
-            "outcome",
-            ["formed", "committed", "abandoned", "stopped"],
-        );
-        let [created, finished, failed, deleted, collections_stopped] = registry.counters(
-            "sotto_collection_jobs_total",
-            "Collection jobs by outcome.",
-            "outcome",
-            ["created", "finished", "failed", "deleted", "stopped"],
-        );
+        let [formed, committed, abandoned, stopped] =
+            registry.counters(&table::JOBS, ["formed", "committed", "abandoned", "stopped"]);
+        let [created, finished, failed, deleted, collections_stopped] = registry
+            .counters(&table::COLLECTIONS, ["created", "finished", "failed", "deleted", "stopped"]);
         let problems = ProblemType::ALL.map(ProblemType::token);
         let reasons = HelperError::REASONS.into_iter().chain(problems);
         Self {
-            reports_accepted: registry
-                .counter("sotto_reports_accepted_total", "Reports acknowledged to devices."),
-            reports_rejected: registry
-                .rejections("sotto_reports_rejected_total", "Reports refused at upload."),
-            cover_dropped: registry
-                .counter("sotto_cover_dropped_total", "Requests that only hide who answers."),
-            uploads_throttled: registry
-                .counter("sotto_uploads_throttled_total", "Uploads rejected because of load."),
-            reports_aggregated: registry
-                .counter("sotto_reports_aggregated_total", "Reports counted in a batch."),
-            reports_dropped: registry
-                .rejections("sotto_reports_dropped_total", "Acknowledged reports not counted."),
+            reports_accepted: registry.counter(&table::REPORTS_ACCEPTED),
+            reports_rejected: registry.rejections(&table::REPORTS_REJECTED),
+            cover_dropped: registry.counter(&table::COVER_DROPPED),
+            uploads_throttled: registry.counter(&table::UPLOADS_THROTTLED),
+            reports_aggregated: registry.counter(&table::REPORTS_AGGREGATED),
+            reports_dropped: registry.rejections(&table::REPORTS_DROPPED),
             jobs: JobCounters { formed, committed, abandoned, stopped },
             collections: CollectionCounters {
                 created,
@@ -94,22 +80,13 @@ impl LeaderMetrics {
                 deleted,
                 stopped: collections_stopped,
             },
-            helper_errors: registry.by_name(
-                "sotto_helper_request_errors_total",
-                "Requests that the helper did not answer with a result.",
-                "reason",
-                reasons,
-            ),
+            helper_errors: registry.by_name(&table::HELPER_ERRORS, reasons),
             load: LoadGauges {
-                backlog: registry.gauge("sotto_backlog_bytes", "Reports not yet in a job."),
-                segments: registry.gauge("sotto_segment_bytes", "Reports on disk."),
-                jobs: registry.gauge("sotto_aggregation_jobs_open", "Jobs not committed."),
-                waiting_jobs: registry.gauge(
-                    "sotto_aggregation_jobs_waiting",
-                    "Jobs that wait for a helper or an operator.",
-                ),
-                collections: registry
-                    .gauge("sotto_collection_jobs_open", "Collections not finished."),
+                backlog: registry.gauge(&table::BACKLOG),
+                segments: registry.gauge(&table::SEGMENTS),
+                jobs: registry.gauge(&table::JOBS_OPEN),
+                waiting_jobs: registry.gauge(&table::JOBS_WAITING),
+                collections: registry.gauge(&table::COLLECTIONS_OPEN),
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use metrics::{Counter, Gauge};
 
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 
 pub(super) struct LogMetrics {
     /// Submissions that were appended.
@@ -20,31 +20,17 @@ pub(super) struct LogMetrics {
 
 impl LogMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
-        let [appended, known, refused] = registry.counters(
-            "sotto_log_submissions_total",
-            "Submitted entries by outcome.",
-            "outcome",
-            ["appended", "known", "refused"],
-        );
-        let [cosigned, without] = registry.counters(
-            "sotto_log_witness_requests_total",
-            "Requests to witnesses by outcome.",
-            "outcome",
-            ["cosigned", "failed"],
-        );
+        let [appended, known, refused] =
+            registry.counters(&table::LOG_SUBMISSIONS, ["appended", "known", "refused"]);
+        let [cosigned, without] =
+            registry.counters(&table::LOG_WITNESS_REQUESTS, ["cosigned", "failed"]);
         Self {
             appended,
             known,
             refused,
-            published: registry.counter(
-                "sotto_log_checkpoints_total",
-                "Published checkpoints, renewed ones included.",
-            ),
-            size: registry.gauge("sotto_log_size", "Entries in the published tree."),
-            published_time: registry.gauge(
-                "sotto_log_checkpoint_timestamp_seconds",
-                "When the last checkpoint was published, in seconds since 1970.",
-            ),
+            published: registry.counter(&table::LOG_CHECKPOINTS),
+            size: registry.gauge(&table::LOG_SIZE),
+            published_time: registry.gauge(&table::LOG_CHECKPOINT_TIME),
             cosigned,
             without,
         }

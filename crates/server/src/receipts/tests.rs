@@ -40,7 +40,7 @@ async fn receipts(answers: Answers) -> (Receipts, Arc<Mutex<Vec<Receipt>>>) {
     let address: SocketAddr = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, Router::new().route("/log/add", post(add))).await });
     let metrics = MetricsRegistry::new().unwrap();
-    let [sent, failed] = metrics.counters("sent_total", "", "outcome", ["sent", "failed"]);
+    let [sent, failed] = metrics.counters(&table::RECEIPTS, ["sent", "failed"]);
     let witnesses = [0, 1, 2].map(witness);
     let receipts = Receipts {
         role: Role::Helper,
@@ -49,7 +49,7 @@ async fn receipts(answers: Answers) -> (Receipts, Arc<Mutex<Vec<Receipt>>>) {
         http: HttpClient::new(TIMEOUT, None).unwrap(),
         add: peer_url(&format!("http://{address}/log")).unwrap().below("add").unwrap(),
         owed: Notify::new(),
-        metrics: ReceiptMetrics { owed: metrics.gauge("owed", ""), sent, failed },
+        metrics: ReceiptMetrics { owed: metrics.gauge(&table::RECEIPTS_OWED), sent, failed },
     };
     (receipts, got)
 }

@@ -2,7 +2,7 @@
 
 use metrics::{Counter, Gauge};
 
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 
 pub(super) struct RelayMetrics {
     /// Requests in pools.
@@ -38,25 +38,12 @@ pub(super) enum Exchange {
 impl RelayMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            held: registry.gauge(
-                "sotto_relay_held_requests",
-                "Requests that wait to be forwarded with others.",
-            ),
-            spooled: registry.counter("sotto_relay_spooled_total", "Bodies that waited in a file."),
-            limited: registry.counter(
-                "sotto_relay_source_limited_total",
-                "Requests rejected because their source had sent too many.",
-            ),
-            pools: registry.counters(
-                "sotto_relay_pools_total",
-                "Emitted pools by reason.",
-                "reason",
-                ["full", "waited", "drain"],
-            ),
+            held: registry.gauge(&table::RELAY_HELD),
+            spooled: registry.counter(&table::RELAY_SPOOLED),
+            limited: registry.counter(&table::RELAY_LIMITED),
+            pools: registry.counters(&table::RELAY_POOLS, ["full", "waited", "drain"]),
             exchanges: registry.counters(
-                "sotto_relay_exchanges_total",
-                "Forwarded requests by outcome.",
-                "outcome",
+                &table::RELAY_EXCHANGES,
                 ["answered", "unreachable", "late", "broken", "foreign"],
             ),
         }

@@ -2,7 +2,7 @@
 
 use metrics::Counter;
 
-use crate::metrics::MetricsRegistry;
+use crate::metrics::{MetricsRegistry, table};
 
 pub(super) struct WitnessMetrics {
     answers: [Counter; 3],
@@ -11,12 +11,8 @@ pub(super) struct WitnessMetrics {
 impl WitnessMetrics {
     pub(super) fn new(registry: &MetricsRegistry) -> Self {
         Self {
-            answers: registry.counters(
-                "sotto_witness_requests_total",
-                "Requests for a cosignature by outcome.",
-                "outcome",
-                ["cosigned", "conflict", "refused"],
-            ),
+            answers: registry
+                .counters(&table::WITNESS_REQUESTS, ["cosigned", "conflict", "refused"]),
         }
     }
 
