@@ -89,7 +89,7 @@ impl MigrateArgs {
             text.parse().with_context(|| format!("{} is not TOML", path.display()))?;
         let Some(table) = file.remove("postgres") else {
             return Err(anyhow!("{} has no table [postgres]", path.display()))
-                .hint("without it, leader and helper keep everything in `data_dir`, and migrate by themselves");
+                .hint("without it everything is in `data_dir`, and migrates by itself");
         };
         let mut table: PostgresTable =
             table.try_into().with_context(|| path.display().to_string())?;

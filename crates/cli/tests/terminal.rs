@@ -134,6 +134,11 @@ impl Screens {
         self.show(folder, "keys show", 0, &["keys", "show", "leader.key"]);
         self.show(folder, "keys new", 0, &["keys", "new", "--id", "3", "--out", "hpke.toml"]);
         self.show(folder, "keys secret", 0, &["keys", "secret"]);
+        self.show(folder, "keys store", 0, &["keys", "store", "--out", "store.key"]);
+        fs::write(folder.join("plain.toml"), "data_dir = \"data\"").unwrap();
+        self.show(folder, "db migrate", 2, &["db", "migrate", "--config", "plain.toml"]);
+        let init = ["init", "two-operators", "pilot", "--local"];
+        self.show(folder, "init two-operators", 0, &init);
         let publish = ["keys", "publish", "--signer", "leader.key", "--hpke-key", "hpke.toml"];
         let to = ["--url", "https://leader.example/", "--log", &log];
         self.show(folder, "keys publish", 0, &[&publish[..], &to].concat());
