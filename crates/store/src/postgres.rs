@@ -12,8 +12,8 @@
 //! locks its row in share mode and compares the number of closings that it knows; whoever closes
 //! increments the number.
 //!
-//! Every verb is one transaction of at most two round trips, in which statements are pipelined. It
-//! is repeated if the database asks for it, or if the connection was lost: repeating any verb is
+//! Every verb is one transaction of a few round trips, in which statements are pipelined. It is
+//! repeated if the database asks for it, or if the connection was lost: repeating any verb is
 //! safe, also after a commit whose answer was lost.
 
 mod accept;
