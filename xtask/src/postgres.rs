@@ -66,8 +66,16 @@ impl Server {
     }
 
     /// How to connect to it, as PostgreSQL's programs take it.
-    pub(crate) fn address(&self) -> String {
+    fn address(&self) -> String {
         format!("host={} port={PORT} user=sotto", self.folder.display())
+    }
+
+    /// How a program reaches it: the address, and its own `psql` before the one of the system, which
+    /// may be a slow script around it.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{path}", self.programs.display());
+        [("SOTTO_POSTGRES", self.address()), ("PATH", path)]
     }
 
     /// The words of a shell that control the server: `restart -m fast` can follow.

@@ -63,7 +63,7 @@ pub(crate) fn faults(seconds: Option<u64>, seed: u64) -> Result<ExitCode> {
     let mut command = Command::new(release.join("fault-campaign"));
     let seconds = seconds.unwrap_or(FAULT_SECONDS).to_string();
     command.args(["--count", &seconds, "--seed", &seed.to_string()]);
-    command.env("SOTTO_BIN", release.join("sotto")).env("SOTTO_POSTGRES", server.address());
+    command.env("SOTTO_BIN", release.join("sotto")).envs(server.environment());
     status(command.env("SOTTO_POSTGRES_CONTROL", server.control()))
 }
 

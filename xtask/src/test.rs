@@ -161,7 +161,7 @@ fn tests(tally: &mut Tally) -> Result<()> {
         loop {
             let Some(program) = lock(&programs).next() else { return Ok(()) };
             println!("running {}", program.name);
-            let done = program.command()?.env("SOTTO_POSTGRES", postgres.address()).output()?;
+            let done = program.command()?.envs(postgres.environment()).output()?;
             lock(&tallied).add(&program.name, &done);
         }
     };

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A database, dropped when its test ends.
@@ -23,7 +24,13 @@ impl Database {
 
     /// A copy of another database, which nobody may be connected to.
     pub fn copy_of(template: &Self) -> Option<Self> {
-        Self::create(&format!(" TEMPLATE {}", template.name))
+        // Version 14 knows no other way than this one, and no name for it.
+        static COPIES: OnceLock<&str> = OnceLock::new();
+        let copies = COPIES.get_or_init(|| {
+            let version = template.sql("SHOW server_version_num");
+            if version.as_str() < "150000" { "" } else { "STRATEGY file_copy" }
+        });
+        Self::create(&format!(" TEMPLATE {} {copies}", template.name))
     }
 
     fn create(template: &str) -> Option<Self> {
