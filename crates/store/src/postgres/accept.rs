@@ -25,9 +25,6 @@ const SEGMENT_RECORDS: usize = 512;
 /// How long a process relies on what it knows of the backlog, to which others add.
 const KNOWN: Duration = Duration::from_secs(1);
 
-/// How many numbers of segments a writer takes at once, as in the schema.
-const BLOCK: i64 = 64;
-
 type Verdicts = Vec<std::result::Result<(), Rejection>>;
 
 struct Offer {
@@ -87,8 +84,6 @@ fn size(offer: &Offer) -> (usize, usize) {
 /// What the writing task knows.
 #[derive(Default)]
 struct Writer {
-    /// Numbers of segments that are left of the block.
-    numbers: std::ops::Range<i64>,
     tasks: HashMap<TaskId, Known>,
     /// What waited when it was last read, and what this process has added since.
     waiting: Option<(Instant, u64)>,
@@ -209,7 +204,7 @@ impl Writer {
             reports.iter().map(|report| report.hpke_config_id.value()).collect();
         configs.sort_unstable();
         configs.dedup();
-        let segment = self.next_number(inner).await?;
+        let segment = repeat(inner, || next_number(inner)).await?;
         let key = inner.fresh_body_key();
         let mut body = segments::encode(&records, SEAL_LEN);
         let bytes = body.len() as i64;
@@ -232,20 +227,16 @@ impl Writer {
         }
         Ok(is_stored)
     }
+}
 
-    async fn next_number(&mut self, inner: &Inner) -> Result<i64> {
-        if let Some(number) = self.numbers.next() {
-            return Ok(number);
-        }
-        let first = repeat(inner, || async {
-            let client = inner.client().await?;
-            let row = client.query_one("SELECT nextval('segment_numbers')", &[]).await?;
-            Ok(row.try_get::<_, i64>(0)?)
-        });
-        let first = first.await?;
-        self.numbers = first + 1..first + BLOCK;
-        Ok(first)
-    }
+/// The number of a new segment. It is known before the segment is stored, so that storing it can be
+/// repeated.
+async fn next_number(inner: &Inner) -> Verdict<i64> {
+    let client = inner.client().await?;
+    let mut pipeline = Pipeline::new(&client);
+    let next = pipeline.add("SELECT nextval('segment_numbers')", Vec::new()).await?;
+    let answers = pipeline.run().await?;
+    answers.of(next).first().map_or(Err(Failure::Stale), |row| Ok(row.try_get(0)?))
 }
 
 /// A segment that is to be stored.

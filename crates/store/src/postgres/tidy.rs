@@ -104,8 +104,8 @@ async fn purge_step(client: &Client) -> Verdict<bool> {
 /// Numbers below which no segment and no job lives. Rows that were deleted stay in the indices as
 /// long as anybody holds an old snapshot; searches begin behind them.
 ///
-/// A transaction that began earlier may still commit a number below the floor, so a floor is used
-/// only for a while, and then found again from the beginning.
+/// A transaction that began earlier may still commit a number below the smallest one that lives. So a
+/// floor is well below it, is used only for a while, and is then found again from the beginning.
 #[derive(Default)]
 pub(super) struct Floors {
     segment: Floor,
@@ -117,6 +117,10 @@ struct Floor {
     number: AtomicI64,
     found: Mutex<Option<Instant>>,
 }
+
+/// How far below the smallest number that lives the floor is: more than all processes together have
+/// in flight.
+const BELOW: i64 = 4_096;
 
 /// How long a floor is used.
 const USED: Duration = Duration::from_secs(30);
@@ -138,7 +142,7 @@ impl Floor {
         if lock(&self.found).is_none_or(|found| found.elapsed() > USED) {
             let statement = client.prepare_cached(sql).await?;
             let number: i64 = client.query_one(&statement, &[]).await?.try_get(0)?;
-            self.number.store(number, Ordering::Relaxed);
+            self.number.store(number.saturating_sub(BELOW), Ordering::Relaxed);
             *lock(&self.found) = Some(Instant::now());
         }
         Ok(self.number.load(Ordering::Relaxed))

@@ -9,8 +9,8 @@ CREATE TABLE store (
 
 -- Numbers that are never used again.
 CREATE SEQUENCE writers;
-CREATE SEQUENCE segment_numbers INCREMENT BY 64;  -- a writer takes a block at a time
-CREATE SEQUENCE job_numbers;                      -- for jobs of both kinds: leases name either
+CREATE SEQUENCE segment_numbers;
+CREATE SEQUENCE job_numbers;  -- for jobs of both kinds: leases name either
 CREATE SEQUENCE fences;
 
 -- The time of the transaction, or a given one.
